@@ -1,0 +1,58 @@
+// The weights of all heads for one sentence, by word or by piece. The base of links, measures and usual weights.
+//
+//   mha::HeadTable table = mha::read_heads(model, sentence.ids, sentence.words, workspace);
+//   float weight = table.weight({.layer = 0, .head = 3}, telescope, man);
+#pragma once
+
+#include <compare>
+#include <span>
+#include <vector>
+
+#include "mha/analysis/sentence.h"
+#include "mha/model/transformer.h"
+#include "mha/tensor.h"
+#include "mha/workspace.h"
+
+namespace mha {
+
+/// One head, counted from 0.
+struct HeadId {
+  Index layer = 0;
+  Index head = 0;
+  friend auto operator<=>(const HeadId&, const HeadId&) = default;
+};
+
+/// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1.
+class HeadTable {
+ public:
+  /// All weights 0. Throws ShapeError for a negative size.
+  HeadTable(Index layers, Index heads, Index units);
+
+  Index layers() const { return layers_; }
+  Index heads() const { return heads_; }
+  Index units() const { return units_; }
+
+  /// Throws ShapeError outside the table.
+  float weight(HeadId id, Index from, Index to) const;
+  std::span<const float> row(HeadId id, Index from) const;
+  /// One head's whole table, [units, units].
+  TensorView head(HeadId id);
+
+ private:
+  std::size_t start(HeadId id, Index from) const;
+
+  Index layers_;
+  Index heads_;
+  Index units_;
+  std::vector<float> weights_;
+};
+
+/// Piece weights [pieces, pieces] to unit weights [units, units]: summed over the pieces of the unit attended to, averaged over the pieces of
+/// the unit attending (Clark et al. 2019, arXiv 1906.04341, section 4.1), so that rows still sum to 1. Throws ShapeError where they do not fit.
+void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded);
+
+/// Runs the model on `ids` and keeps every head's weights, folded to `units` (sentence.words or sentence.pieces). Only one head's table of
+/// pieces is in memory at a time. Throws what Transformer::forward throws.
+HeadTable read_heads(const Transformer& model, std::span<const Index> ids, std::span<const Unit> units, Workspace& workspace);
+
+}  // namespace mha

@@ -1,0 +1,77 @@
+// Exact scaled dot-product attention over several heads: softmax(Q K^T * scale + bias, masked) V. The library's central header.
+//
+//   mha::Workspace workspace;
+//   mha::attention_forward({.mask = mha::causal()}, {.q = q, .k = k, .v = v}, {.out = out}, workspace);
+//
+// Order of operations, always: QK * scale -> + bias -> hide by select -> softmax -> dropout -> times V.
+// All functions may be called from several threads at once, each with its own Workspace.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "mha/bias.h"
+#include "mha/mask.h"
+#include "mha/tensor.h"
+#include "mha/workspace.h"
+
+namespace mha {
+
+/// Where query row 0 sits among the keys. With q_len == kv_len all agree; otherwise a mask needs TopLeft or BottomRight.
+enum class Align : std::uint8_t {
+  Unset,
+  TopLeft,      // offset 0
+  BottomRight,  // offset kv_len - q_len; kv_len is kv_lengths[b] where given
+};
+
+/// Dropout of attention weights. Whether (batch, head, query, key) survives is a pure function of those four numbers and the seed,
+/// so it is the same for any thread count, tiling or batch mates. Survivors are divided by 1 - probability.
+struct Dropout {
+  float probability = 0.0F;  // 0 = off; must be in [0, 1]
+  std::uint64_t seed = 0;
+};
+
+/// What to compute. Sizes are not repeated here: they are in the views.
+struct AttentionSpec {
+  Mask mask = {};
+  Align align = Align::Unset;
+  Bias bias = NoBias{};
+  std::optional<float> scale = {};  // absent: 1 / sqrt(head_dim of q). 0 means 0.
+  Dropout dropout = {};
+};
+
+struct AttentionInputs {
+  ConstTensorView q;             // [batch, q_len, heads, head_dim]
+  ConstTensorView k;             // [batch, kv_len, kv_heads, head_dim]; heads % kv_heads == 0, head h reads h / (heads / kv_heads)
+  ConstTensorView v;             // [batch, kv_len, kv_heads, value_dim]
+  ConstTensorView allowed = {};  // bool, True = may attend, [batch | 1, heads | 1, q_len | 1, kv_len | 1]
+  std::span<const Index> kv_lengths = {};  // per batch entry: keys at and beyond it do not exist
+};
+
+struct AttentionOutputs {
+  TensorView out;           // [batch, q_len, heads, value_dim], q's dtype
+  TensorView lse = {};      // on request: natural log of the softmax denominator, [batch, heads, q_len], f32 (f64 for f64)
+  TensorView weights = {};  // on request: [batch, heads, q_len, kv_len], f32 (f64 for f64), before dropout; each row sums to 1 or is 0
+};
+
+/// Exact attention. q, k and v share one dtype: f32, bf16, f16 (arithmetic f32) or f64 (the reference, slow). Any sizes, any strides.
+/// A row that sees no key gives output 0, weights 0 and lse -inf. Bitwise the same for any number of threads and any batch mates.
+/// Throws ShapeError or DTypeError, before any output is touched, where arguments contradict each other.
+void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace& workspace);
+
+/// A rectangle of one head's table of weights.
+struct WeightsRegion {
+  Index batch = 0;
+  Index head = 0;
+  Interval queries;  // [lo, hi)
+  Interval keys;     // [lo, hi)
+};
+
+/// Exact weights (before dropout) of any rectangle, recomputed from q, k and the lse of a former attention_forward of the same spec and
+/// inputs: no table is ever kept. `inputs.v` is not read and may be absent. `weights` is f32, [queries, keys]. Precision: relative error
+/// grows with |lse| * 2^-24. Throws as attention_forward does. Not for f64.
+void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,
+                       TensorView weights, Workspace& workspace);
+
+}  // namespace mha

@@ -1,0 +1,67 @@
+// A pretrained encoder of the BERT family (bert, distilbert), read from a Hugging Face folder (config.json, model.safetensors), with a
+// hook on every layer's heads. The model never keeps weights of attention: whoever wants them asks `attention_weights` with what the hook
+// is given.
+//
+//   mha::Transformer model = mha::Transformer::load(folder);
+//   model.forward({.ids = encoding.ids}, hidden, workspace, [](mha::Index layer, const mha::MhaTrace& trace) { ... });
+//
+// Const models may be used from several threads at once, each with its own Workspace.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "mha/layer.h"
+#include "mha/tensor.h"
+#include "mha/workspace.h"
+
+namespace mha {
+
+/// What config.json says, in our vocabulary.
+struct TransformerConfig {
+  std::string family;  // model_type: "bert" or "distilbert"
+  Index vocabulary = 0;
+  Index layers = 0;
+  Index d_model = 0;
+  Index heads = 0;
+  Index head_dim = 0;
+  Index hidden_width = 0;  // of the feed-forward part
+  Index max_positions = 0;
+  Index token_types = 0;  // 0: the model has no such embedding
+  double norm_eps = 1e-12;
+  std::string activation;  // "gelu", ...
+};
+
+struct TransformerInputs {
+  std::span<const Index> ids;  // batch * length token ids, row by row
+  Index batch = 1;
+  std::span<const Index> lengths = {};      // per batch entry, tokens that exist; absent: all
+  std::span<const Index> token_types = {};  // like ids; absent: 0
+};
+
+/// Called once per layer, between attention and its output projection. `trace.head_out` may be written (ablation).
+using LayerHook = std::function<void(Index layer, const MhaTrace& trace)>;
+
+class Transformer {
+ public:
+  /// Throws IoError where a file is missing, FormatError where one is malformed or the weights contradict the config (name and both
+  /// shapes).
+  static Transformer load(const std::string& folder);
+  Transformer(Transformer&&) noexcept;
+  Transformer& operator=(Transformer&&) noexcept;
+  ~Transformer();
+
+  const TransformerConfig& config() const;
+  /// `hidden` receives the last layer's hidden states, [batch, length, d_model], f32. Throws ShapeError, before anything is written, for
+  /// an id outside the vocabulary or a length beyond max_positions.
+  void forward(const TransformerInputs& inputs, TensorView hidden, Workspace& workspace, const LayerHook& hook = {}) const;
+
+ private:
+  struct Impl;
+  explicit Transformer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mha

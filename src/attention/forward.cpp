@@ -1,0 +1,252 @@
+// The tile loop: the heart of the library. Exact attention in one pass over the keys with a running softmax (Milakov & Gimelshein 2018;
+// Dao et al. 2022), memory O(tile). Scores are held transposed, keys x lanes, a lane being one row; nothing is summed across lanes.
+#include "attention/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/dropout.h"
+#include "core/executor.h"
+#include "core/float_mode.h"
+
+namespace mha::attention {
+
+namespace {
+
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+/// One task's memory and progress.
+class ForwardTask {
+ public:
+  ForwardTask(const TaskContext& context, const RowIntervals* visible, Arena& arena);
+  void run();
+
+ private:
+  struct State {  // of one panel; per lane
+    float* max;
+    float* sum;
+    float* acc;  // [value_dim, ld]
+  };
+  void start();
+  Interval seen_keys() const;
+  void step(int i, const KeyTile& tile);
+  void accumulate(int i, const KeyTile& tile, const float* alpha);
+  void accumulate_strip(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
+  void drop_weights(int i, const KeyTile& tile);
+  void finish(int i);
+  void store_output(int i, const float* factor);
+  const kernels::Rows& values(Interval keys);
+  bool values_finite(Interval keys);
+
+  const TaskContext c_;
+  Panel* panels_ = nullptr;
+  State* states_ = nullptr;
+  int panel_count_ = 0;
+  alignas(64) float tile_max_[kernels::kMaxPanelLanes];
+  Scored scored_{};
+  float* key_copy_ = nullptr;
+  float* value_copy_ = nullptr;
+  float* rows_ = nullptr;
+  kernels::Rows values_{};
+  Index values_of_ = -1;  // first key of the tile that values_ holds
+  Index finite_of_ = -1;  // and that finite_ speaks of
+  bool finite_ = true;
+};
+
+ForwardTask::ForwardTask(const TaskContext& context, const RowIntervals* visible, Arena& arena)
+    : c_{context.p, context.plan, context.kernels, context.task, visible} {
+  const Problem& p = c_.p;
+  const Index tile = c_.plan.key_tile;
+  const Index most_panels = (c_.task.rows + c_.plan.lanes - 1) / c_.plan.lanes;
+  panels_ = arena.take<Panel>(most_panels);
+  states_ = arena.take<State>(most_panels);
+  panel_count_ = cut_panels(c_, panels_);
+  for (int i = 0; i < panel_count_; ++i) {
+    panels_[i].queries = arena.take<float>(panels_[i].ld * p.head_dim);
+    states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld * p.value_dim)};
+  }
+  rows_ = arena.take<float>(c_.plan.lanes * std::max({p.head_dim, p.value_dim, tile}));
+  scored_ = {arena.take<TileMask>(1), arena.take<float>(tile * c_.plan.panel_lanes), tile_max_, rows_};
+  if (c_.plan.copy_keys) key_copy_ = arena.take<float>(tile * p.head_dim);
+  if (c_.plan.copy_values) value_copy_ = arena.take<float>(tile * p.value_dim);
+}
+
+void ForwardTask::run() {
+  start();
+  const Interval seen = seen_keys();
+  for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
+    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.p.kv_len)}, key_copy_);
+    for (int i = 0; i < panel_count_; ++i) step(i, tile);
+  }
+  for (int i = 0; i < panel_count_; ++i) finish(i);
+}
+
+void ForwardTask::start() {
+  for (int i = 0; i < panel_count_; ++i) {
+    load_panel(c_, panels_[i], rows_);
+    std::fill(states_[i].max, states_[i].max + panels_[i].ld, kNegInf);
+    std::fill(states_[i].sum, states_[i].sum + panels_[i].ld, 0.0F);
+    std::fill(states_[i].acc, states_[i].acc + panels_[i].ld * c_.p.value_dim, 0.0F);
+  }
+}
+
+/// From the first key any row sees to the last.
+Interval ForwardTask::seen_keys() const {
+  if (c_.visible == nullptr) return {0, c_.p.kv_len};
+  Interval seen{c_.p.kv_len, 0};
+  for (Index r = 0; r < c_.task.rows; ++r) {
+    const RowIntervals& row = c_.visible[r];
+    if (row.count == 0) continue;
+    seen.lo = std::min(seen.lo, row.items[0].lo);
+    seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
+  }
+  return seen;
+}
+
+void ForwardTask::step(int i, const KeyTile& tile) {
+  const Panel& panel = panels_[i];
+  if (!score_tile(c_, panel, tile, scored_)) return;                                            // S^T = K Q^T, biased and hidden
+  alignas(64) float alpha[kernels::kMaxPanelLanes];
+  const bool grown = c_.kernels.softmax_update(scored_.scores, panel.ld, panel.vectors, scored_.mask->strips, scored_.mask->strip_count,
+                                               tile_max_, {states_[i].max, states_[i].sum, alpha});  // P^T = exp(S^T - max)
+  if (c_.p.spec->dropout.probability > 0.0F) drop_weights(i, tile);
+  accumulate(i, tile, grown ? alpha : nullptr);                                                 // O^T = alpha O^T + V^T P^T
+}
+
+void ForwardTask::accumulate(int i, const KeyTile& tile, const float* alpha) {
+  const Panel& panel = panels_[i];
+  const kernels::Strip* strips = scored_.mask->strips;
+  const int count = scored_.mask->strip_count;
+  // The factor rides along with the first strip where that one covers every lane; else it takes a pass of its own.
+  if (alpha != nullptr && strips[0].vectors != panel.vectors) {
+    c_.kernels.rescale(states_[i].acc, panel.ld, panel.vectors, c_.p.value_dim, alpha);
+    alpha = nullptr;
+  }
+  for (int s = 0; s < count;) {
+    kernels::Strip run = strips[s++];
+    // Neighbours over the same vectors are one product, whatever had to be hidden in them.
+    while (s < count && strips[s].key == run.key + run.count && strips[s].first_vector == run.first_vector &&
+           strips[s].vectors == run.vectors) {
+      run.count += strips[s].count;
+      run.partial |= strips[s].partial;
+      ++s;
+    }
+    accumulate_strip(i, tile, run, alpha);
+    alpha = nullptr;
+  }
+}
+
+void ForwardTask::accumulate_strip(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha) {
+  const Panel& panel = panels_[i];
+  const int lanes = c_.plan.lanes;
+  const kernels::Rows& all = values(tile.keys);
+  const kernels::Rows part{all.data + strip.key * all.stride, all.stride, strip.count, all.dim};
+  const float* weights = scored_.scores + strip.key * panel.ld;
+  const bool hides = strip.partial || c_.p.bias;
+  if (!hides || values_finite(tile.keys)) {
+    const int first_lane = strip.first_vector * lanes;
+    c_.kernels.accumulate(part, weights + first_lane, panel.ld, strip.vectors, alpha, states_[i].acc + first_lane);
+    return;
+  }
+  // 0 times a NaN is NaN: a hidden value that is not finite must be left out, not multiplied by 0.
+  if (alpha != nullptr) c_.kernels.rescale(states_[i].acc, panel.ld, panel.vectors, c_.p.value_dim, alpha);
+  std::uint16_t bits[kMaxTileKeys];
+  const Interval keys{tile.keys.lo + strip.key, tile.keys.lo + strip.key + strip.count};
+  for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
+    find_summed(c_.p, mask_rows(c_, panel), lanes, v, keys, bits);
+    c_.kernels.accumulate_visible(part, weights + v * lanes, panel.ld, bits, states_[i].acc + v * lanes);
+  }
+}
+
+void ForwardTask::drop_weights(int i, const KeyTile& tile) {
+  const Panel& panel = panels_[i];
+  for (int s = 0; s < scored_.mask->strip_count; ++s) {
+    const kernels::Strip& strip = scored_.mask->strips[s];
+    const int first = strip.first_vector * c_.plan.lanes;
+    const int end = std::min(panel.rows, first + strip.vectors * c_.plan.lanes);
+    for (int lane = first; lane < end; ++lane) {
+      const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + lane);
+      for (int k = strip.key; k < strip.key + strip.count; ++k) {
+        scored_.scores[k * panel.ld + lane] *= dropout_factor(c_.p.spec->dropout, at.batch, at.head, at.query, tile.keys.lo + k);
+      }
+    }
+  }
+}
+
+const kernels::Rows& ForwardTask::values(Interval keys) {
+  if (values_of_ != keys.lo) {
+    const Operand& v = c_.p.v;
+    const Block block{&v, v.at(c_.task.batch, keys.lo, c_.task.kv_head, 0), v.stride[1], keys.hi - keys.lo, c_.p.value_dim};
+    values_ = fetch(c_.kernels, block, value_copy_, c_.plan.copy_values);
+    values_of_ = keys.lo;
+  }
+  return values_;
+}
+
+bool ForwardTask::values_finite(Interval keys) {
+  if (finite_of_ != keys.lo) {
+    finite_ = c_.kernels.all_finite(values(keys));
+    finite_of_ = keys.lo;
+  }
+  return finite_;
+}
+
+/// Divides by the sum and writes what was asked for; a row that saw nothing has sum 0 and gives zeros.
+void ForwardTask::finish(int i) {
+  const Panel& panel = panels_[i];
+  const State& state = states_[i];
+  alignas(64) float factor[kernels::kMaxPanelLanes];
+  for (Index lane = 0; lane < panel.ld; ++lane) factor[lane] = state.sum[lane] == 0.0F ? 0.0F : 1.0F / state.sum[lane];
+  store_output(i, factor);
+  if (c_.p.lse) {
+    for (int lane = 0; lane < panel.rows; ++lane) {
+      const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + lane);
+      const float lse = state.max[lane] + std::log(state.sum[lane]);
+      *reinterpret_cast<float*>(c_.p.lse.at(at.batch, at.head, at.query, 0)) = state.sum[lane] == 0.0F ? kNegInf : lse;
+    }
+  }
+  if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, state.max, factor, {c_.p.weights, 0, 0}, key_copy_, scored_);
+}
+
+void ForwardTask::store_output(int i, const float* factor) {
+  const Panel& panel = panels_[i];
+  const Operand& out = c_.p.out;
+  const Index dim = c_.p.value_dim;
+  const int lanes = c_.plan.lanes;
+  for (int v = 0; v < panel.vectors; ++v) {
+    const int count = std::min(lanes, panel.rows - v * lanes);
+    std::byte* places[kernels::kMaxLanes];
+    float* rows[kernels::kMaxLanes];
+    for (int lane = 0; lane < count; ++lane) {
+      const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + v * lanes + lane);
+      places[lane] = out.at(at.batch, at.query, at.head, 0);
+      rows[lane] = out.plain() ? reinterpret_cast<float*>(places[lane]) : rows_ + lane * dim;
+    }
+    c_.kernels.store_rows(states_[i].acc + v * lanes, panel.ld, count, dim, factor + v * lanes, rows);
+    for (int lane = 0; lane < count && !out.plain(); ++lane) deliver(c_.kernels, rows[lane], dim, out, places[lane]);
+  }
+}
+
+}  // namespace
+
+void run_forward(const Problem& p, const kernels::KernelTable& kernels, Workspace& workspace) {
+  const Plan plan = make_plan(p, kernels);
+  const bool masked = !p.spec->mask.empty() || !p.inputs->kv_lengths.empty() || p.head_dim == 0;
+  const int workers = core::workers_for(workspace.executor(), plan.tasks, plan.flops);
+  for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
+  core::run_tasks(workspace.executor(), workers, plan.tasks, [&](int worker, Index i) {
+    const core::FlushDenormals mode;
+    Arena& arena = workspace.arena(worker);
+    const ArenaScope scope(arena);
+    const Task task = task_at(p, plan, i);
+    RowIntervals* visible = nullptr;
+    if (masked) {
+      visible = arena.take<RowIntervals>(task.rows);
+      find_visible(p, task, visible);
+    }
+    ForwardTask({p, plan, kernels, task, nullptr}, visible, arena).run();
+  });
+}
+
+}  // namespace mha::attention

@@ -1,0 +1,152 @@
+#include "attention/panel.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace mha::attention {
+
+namespace {
+
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+RowPlace place_in(const TaskContext& c, const Panel& panel, int lane) {
+  return place_of(c.p, c.task.batch, c.task.kv_head, c.task.first_row + panel.first + lane);
+}
+
+/// Adds the bias to one strip, vector by vector; the kernel wants a contiguous f32 row per lane.
+void add_bias(const TaskContext& c, const Panel& panel, const KeyTile& tile, const kernels::Strip& strip, Scored& out) {
+  const int lanes = c.plan.lanes;
+  for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
+    const float* rows[kernels::kMaxLanes];
+    for (int lane = 0; lane < lanes; ++lane) {
+      const RowPlace at = place_in(c, panel, std::min(v * lanes + lane, panel.rows - 1));
+      const Block block{&c.p.bias, c.p.bias.at(at.batch, at.head, at.query, tile.keys.lo + strip.key), 0, 1, strip.count};
+      rows[lane] = fetch(c.kernels, block, out.bias_rows + lane * c.plan.key_tile).data;
+    }
+    c.kernels.add_bias(out.scores + strip.key * panel.ld + v * lanes, panel.ld, strip.count, rows);
+  }
+}
+
+/// Sets the hidden scores of a partial strip to -inf and takes its maxima.
+void hide(const TaskContext& c, const Panel& panel, const kernels::Strip& strip, Scored& out) {
+  const int lanes = c.plan.lanes;
+  const TileMask& mask = *out.mask;
+  const int first_lane = strip.first_vector * lanes;
+  float* scores = out.scores + strip.key * panel.ld;
+  if (mask.by_bits) {
+    for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
+      c.kernels.hide_bits(scores + v * lanes, panel.ld, strip.count, mask.bits[v] + strip.key, out.max + v * lanes);
+    }
+    return;
+  }
+  std::int32_t lo[kernels::kMaxPanelLanes];
+  std::int32_t hi[kernels::kMaxPanelLanes];
+  for (int l = 0; l < strip.vectors * lanes; ++l) {
+    lo[l] = mask.lo[first_lane + l] - strip.key;
+    hi[l] = mask.hi[first_lane + l] - strip.key;
+  }
+  c.kernels.hide_outside(scores + first_lane, panel.ld, strip.vectors, strip.count, lo, hi, out.max + first_lane);
+}
+
+}  // namespace
+
+int cut_panels(const TaskContext& c, Panel* panels) {
+  const int lanes = c.plan.lanes;
+  const int full = c.plan.panel_lanes / lanes;
+  int left = static_cast<int>((c.task.rows + lanes - 1) / lanes);
+  int count = 0;
+  for (int row = 0; left > 0; ++count) {
+    // Two panels of two vectors rather than three and one: the lone vector would run at half speed.
+    const int vectors = left == full + 1 && full > 2 ? full - 1 : std::min(left, full);
+    const int rows = static_cast<int>(std::min<Index>(vectors * lanes, c.task.rows - row));
+    panels[count] = {.first = row, .rows = rows, .vectors = vectors, .ld = vectors * lanes, .queries = nullptr};
+    row += rows;
+    left -= vectors;
+  }
+  return count;
+}
+
+void load_panel(const TaskContext& c, Panel& panel, float* rows) {
+  const int lanes = c.plan.lanes;
+  for (int v = 0; v < panel.vectors; ++v) {
+    const float* lane_rows[kernels::kMaxLanes];
+    const int count = std::min(lanes, panel.rows - v * lanes);
+    for (int lane = 0; lane < count; ++lane) {
+      const RowPlace at = place_in(c, panel, v * lanes + lane);
+      const Block block{&c.p.q, c.p.q.at(at.batch, at.query, at.head, 0), 0, 1, c.p.head_dim};
+      lane_rows[lane] = fetch(c.kernels, block, rows + lane * c.p.head_dim).data;
+    }
+    c.kernels.load_queries(lane_rows, count, c.p.head_dim, c.p.scale, panel.queries + v * lanes, panel.ld);
+  }
+}
+
+KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
+  const Block block{&c.p.k, c.p.k.at(c.task.batch, keys.lo, c.task.kv_head, 0), c.p.k.stride[1], keys.hi - keys.lo, c.p.head_dim};
+  return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys)};
+}
+
+MaskRows mask_rows(const TaskContext& c, const Panel& panel) {
+  return {.batch = c.task.batch,
+          .kv_head = c.task.kv_head,
+          .first_row = c.task.first_row + panel.first,
+          .rows = panel.rows,
+          .visible = c.visible != nullptr ? c.visible + panel.first : nullptr};
+}
+
+bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, Scored& out) {
+  const kernels::KernelTable& k = c.kernels;
+  classify(c.p, mask_rows(c, panel), c.plan.lanes, tile.keys, *out.mask);
+  std::fill(out.max, out.max + panel.ld, kNegInf);
+  for (int s = 0; s < out.mask->strip_count; ++s) {
+    const kernels::Strip& strip = out.mask->strips[s];
+    const int first_lane = strip.first_vector * c.plan.lanes;
+    float* scores = out.scores + strip.key * panel.ld + first_lane;
+    const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};
+    const bool final = !c.p.bias && !strip.partial;  // the last step that changes scores takes the maximum
+    k.scores(keys, panel.queries + first_lane, panel.ld, strip.vectors, scores, final ? out.max + first_lane : nullptr);
+    if (c.p.bias) add_bias(c, panel, tile, strip, out);
+    if (strip.partial) {
+      hide(c, panel, strip, out);
+    } else if (c.p.bias) {
+      k.row_max(scores, panel.ld, strip.vectors, strip.count, out.max + first_lane);
+    }
+  }
+  return out.mask->strip_count > 0;
+}
+
+void write_weights(const TaskContext& c, const Panel& panel, Interval keys, const float* max, const float* factor,
+                   const WeightsTarget& target, float* key_copy, Scored& scratch) {
+  const int lanes = c.plan.lanes;
+  const auto row_at = [&](int lane, Index key) {
+    const RowPlace at = place_in(c, panel, lane);
+    return target.to.at(at.batch, at.head, at.query - target.first_query, key - target.first_key);
+  };
+  std::fill(scratch.bias_rows, scratch.bias_rows + c.plan.key_tile, 0.0F);
+  for (Index key = keys.lo; key < keys.hi; key += c.plan.key_tile) {
+    const Interval part{key, std::min(key + c.plan.key_tile, keys.hi)};
+    for (int lane = 0; lane < panel.rows; ++lane) deliver(c.kernels, scratch.bias_rows, part.hi - part.lo, target.to, row_at(lane, key));
+  }
+  for (Index key = keys.lo; key < keys.hi; key += c.plan.key_tile) {
+    const KeyTile tile = load_keys(c, {key, std::min(key + c.plan.key_tile, keys.hi)}, key_copy);
+    if (!score_tile(c, panel, tile, scratch)) continue;
+    for (int s = 0; s < scratch.mask->strip_count; ++s) {
+      const kernels::Strip& strip = scratch.mask->strips[s];
+      for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
+        float* scores = scratch.scores + strip.key * panel.ld + v * lanes;
+        c.kernels.exp_minus(scores, panel.ld, 1, strip.count, max + v * lanes);
+        const int count = std::min(lanes, panel.rows - v * lanes);
+        float* out[kernels::kMaxLanes];
+        for (int l = 0; l < count; ++l) {
+          out[l] = target.to.plain() ? reinterpret_cast<float*>(row_at(v * lanes + l, key + strip.key))
+                                     : scratch.bias_rows + l * c.plan.key_tile;
+        }
+        c.kernels.store_rows(scores, panel.ld, count, strip.count, factor + v * lanes, out);
+        for (int l = 0; l < count && !target.to.plain(); ++l) {
+          deliver(c.kernels, out[l], strip.count, target.to, row_at(v * lanes + l, key + strip.key));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace mha::attention

@@ -1,0 +1,65 @@
+// A panel: up to panel_lanes rows that go through the kernels side by side, and how it is scored against a tile of keys. Shared by the
+// forward pass and by whoever recomputes weights.
+#pragma once
+
+#include "attention/plan.h"
+#include "attention/tile_mask.h"
+#include "core/arena.h"
+
+namespace mha::attention {
+
+/// What all steps of one task share.
+struct TaskContext {
+  const Problem& p;
+  const Plan& plan;
+  const kernels::KernelTable& kernels;
+  Task task;
+  const RowIntervals* visible;  // per row of the task, or null where every row sees every key
+};
+
+struct Panel {
+  int first;       // its first row, counted within the task
+  int rows;
+  int vectors;
+  Index ld;        // lanes in all: vectors * lanes
+  float* queries;  // [head_dim, ld], scaled
+};
+
+/// Cuts the task's rows into panels of at most plan.panel_lanes; `panels` has room for one per vector of lanes. Returns how many.
+int cut_panels(const TaskContext& context, Panel* panels);
+/// Loads and scales the panel's queries; `rows` is scratch for lanes * head_dim floats.
+void load_panel(const TaskContext& context, Panel& panel, float* rows);
+
+/// A tile of keys and, in the forward pass, of values.
+struct KeyTile {
+  Interval keys;
+  kernels::Rows rows;
+};
+KeyTile load_keys(const TaskContext& context, Interval keys, float* copy);
+
+MaskRows mask_rows(const TaskContext& context, const Panel& panel);
+
+/// Scratch of one scored tile.
+struct Scored {
+  TileMask* mask;
+  float* scores;     // [keys, ld]
+  float* max;        // per lane, of this tile; -inf where nothing is seen
+  float* bias_rows;  // lanes * key_tile floats
+};
+
+/// Scores of the panel against the tile, biased and hidden: out.mask holds the strips that were computed, out.max their maxima. What lies
+/// outside the strips is stale and must not be read. False where the panel sees nothing of the tile.
+bool score_tile(const TaskContext& context, const Panel& panel, const KeyTile& tile, Scored& out);
+
+/// Where weights go: element (batch, head, query - first_query, key - first_key) of `to`.
+struct WeightsTarget {
+  Operand to;
+  Index first_query;
+  Index first_key;
+};
+
+/// Writes exp(score - max) * factor, 0 for hidden keys, for all rows of the panel and the given keys. `max` and `factor` per lane.
+void write_weights(const TaskContext& context, const Panel& panel, Interval keys, const float* max, const float* factor,
+                   const WeightsTarget& target, float* key_copy, Scored& scratch);
+
+}  // namespace mha::attention

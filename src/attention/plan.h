@@ -1,0 +1,36 @@
+// Third step of a call: how a Problem is cut into tasks and tiles. Pure. What decides results (the key tiles) depends on the sizes of a
+// head alone; the number of threads only decides who does a task.
+#pragma once
+
+#include "attention/lower.h"
+
+namespace mha::attention {
+
+inline constexpr int kMaxTileKeys = 256;
+
+struct Plan {
+  int lanes;            // of the ISA
+  int panel_lanes;      // rows that go through the kernels side by side
+  Index rows_per_task;  // of one kv head, a multiple of panel_lanes
+  Index key_tile;       // keys per tile; tiles begin at multiples of it
+  bool copy_keys;       // whether a tile's keys (values) are first copied to dense f32 rows
+  bool copy_values;
+  Index blocks;         // tasks per kv head
+  Index tasks;
+  double flops;         // multiplications and additions of both products, without masks
+  std::size_t scratch;  // bytes per worker
+};
+
+Plan make_plan(const Problem& problem, const kernels::KernelTable& kernels);
+
+/// One kv head's rows [first_row, first_row + rows).
+struct Task {
+  Index batch;
+  Index kv_head;
+  Index first_row;
+  Index rows;
+};
+/// Task i of the plan; later rows first, since causal masks make them the heaviest.
+Task task_at(const Problem& problem, const Plan& plan, Index i);
+
+}  // namespace mha::attention

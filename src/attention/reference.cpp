@@ -1,0 +1,155 @@
+// The oracle: one query row at a time, one element at a time, every key looked at. Follows semantics.md part 1 line by line and shares no
+// code with the tiled path, so that the two can disagree. Must stay readable; speed is no aim.
+#include "attention/reference.h"
+
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <variant>
+#include <vector>
+
+#include "attention/dropout.h"
+
+namespace mha::attention {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+using Position = std::array<Index, 4>;  // one number per axis of a view
+
+/// An axis of size 1 broadcasts. Rank may be below 4: the numbers are counted from the first axis.
+Index offset_of_element(const Dims& shape, const Dims& strides, const Position& at) {
+  Index offset = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) offset += shape[axis] == 1 ? 0 : at[static_cast<std::size_t>(axis)] * strides[axis];
+  return offset;
+}
+
+double load(const ConstTensorView& view, const Position& at) {
+  const Index i = offset_of_element(view.shape, view.strides, at);
+  switch (view.dtype) {
+    case DType::F32: return view.as<float>()[i];
+    case DType::F64: return view.as<double>()[i];
+    case DType::Bf16: return view.as<Bf16>()[i].to_float();
+    case DType::F16: return view.as<F16>()[i].to_float();
+    case DType::Bool: return view.as<bool>()[i] ? 1 : 0;
+    case DType::I64: return static_cast<double>(view.as<Index>()[i]);
+  }
+  return 0;
+}
+
+void store(const TensorView& view, const Position& at, double value) {
+  const Index i = offset_of_element(view.shape, view.strides, at);
+  if (view.dtype == DType::F32) view.as<float>()[i] = static_cast<float>(value);
+  if (view.dtype == DType::F64) view.as<double>()[i] = value;
+  if (view.dtype == DType::Bf16) view.as<Bf16>()[i] = Bf16::from_float(static_cast<float>(value));
+  if (view.dtype == DType::F16) view.as<F16>()[i] = F16::from_float(static_cast<float>(value));
+}
+
+struct Row {
+  Index b, h, q;
+  Index kv_head;
+};
+
+/// One row of the table of weights, before dropout.
+struct WeightsRow {
+  std::vector<bool> visible;    // per key: the row may see it
+  std::vector<double> weights;  // per key: 0 where hidden
+  double lse = -kInf;
+};
+
+Row row_of(const AttentionInputs& in, Index b, Index h, Index q) {
+  return {b, h, q, h / (in.q.size(2) / in.k.size(2))};  // rule 8: GQA
+}
+
+MaskContext context_of(const AttentionSpec& spec, const AttentionInputs& in, Index b) {
+  const Index keys = in.kv_lengths.empty() ? in.k.size(1) : in.kv_lengths[static_cast<std::size_t>(b)];
+  return {in.q.size(1), keys, spec.align == Align::BottomRight ? keys - in.q.size(1) : 0};  // rule 6: alignment
+}
+
+/// Rule 3, first half: scores of one row, with what is hidden decided by select. A NaN is a score like any other.
+std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& in, const Row& row, std::vector<bool>& visible) {
+  const Index keys = in.k.size(1);
+  const MaskContext context = context_of(spec, in, row.b);
+  const double scale = spec.scale ? *spec.scale : 1 / std::sqrt(static_cast<double>(in.q.size(3)));  // rule 2
+  const auto* bias = std::get_if<DenseBias>(&spec.bias);
+  std::vector<double> scores(static_cast<std::size_t>(keys), -kInf);
+  visible.assign(static_cast<std::size_t>(keys), false);
+  for (Index key = 0; key < context.kv_len; ++key) {  // keys at and beyond kv_lengths[b] do not exist
+    const Position pair = {row.b, row.h, row.q, key};
+    const double added = bias != nullptr ? load(bias->values, pair) : 0;
+    if (!spec.mask.sees(row.q, key, context)) continue;           // rule 4: all masks intersect
+    if (in.allowed && load(in.allowed, pair) == 0) continue;      // True = may attend
+    if (added == -kInf) continue;                                 // rule 5: a bias of -inf hides
+    double product = 0;
+    for (Index d = 0; d < in.q.size(3); ++d) {
+      product += load(in.q, {row.b, row.q, row.h, d}) * load(in.k, {row.b, key, row.kv_head, d});
+    }
+    scores[static_cast<std::size_t>(key)] = product * scale + added;
+    visible[static_cast<std::size_t>(key)] = true;
+  }
+  return scores;
+}
+
+WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, const Row& row) {
+  WeightsRow result;
+  result.weights = scores_of(spec, in, row, result.visible);
+  double max = -kInf;
+  for (const double score : result.weights) max = std::isnan(max) || score <= max ? max : score;  // a NaN wins
+  if (max == -kInf) {  // rule 5: sees nothing, or nothing above -inf
+    result.visible.assign(result.visible.size(), false);
+    result.weights.assign(result.weights.size(), 0);
+    return result;
+  }
+  double sum = 0;
+  for (double& weight : result.weights) {
+    weight = std::exp(weight - max);
+    if (weight < FLT_MIN) weight = 0;  // rule 12
+    sum += weight;
+  }
+  for (std::size_t key = 0; key < result.weights.size(); ++key) {
+    result.weights[key] = result.visible[key] ? result.weights[key] / sum : 0;  // a hidden key weighs 0 even where the row is NaN
+  }
+  result.lse = max + std::log(sum);
+  return result;
+}
+
+/// Rule 3, second half: dropout after the normaliser, then times V. Hidden keys take no part, whatever V holds there.
+void write_row(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& outputs, const Row& row) {
+  const WeightsRow table = weights_of(spec, in, row);
+  for (Index d = 0; d < in.v.size(3); ++d) {
+    double sum = 0;
+    for (Index key = 0; key < in.v.size(1); ++key) {
+      if (!table.visible[static_cast<std::size_t>(key)]) continue;
+      const double factor = spec.dropout.probability > 0 ? dropout_factor(spec.dropout, row.b, row.h, row.q, key) : 1;
+      sum += table.weights[static_cast<std::size_t>(key)] * factor * load(in.v, {row.b, key, row.kv_head, d});
+    }
+    store(outputs.out, {row.b, row.q, row.h, d}, sum);
+  }
+  if (outputs.lse) store(outputs.lse, {row.b, row.h, row.q, 0}, table.lse);
+  for (Index key = 0; outputs.weights && key < in.k.size(1); ++key) {
+    store(outputs.weights, {row.b, row.h, row.q, key}, table.weights[static_cast<std::size_t>(key)]);  // rule 13: before dropout
+  }
+}
+
+}  // namespace
+
+void reference_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace&) {
+  for (Index b = 0; b < inputs.q.size(0); ++b) {
+    for (Index h = 0; h < inputs.q.size(2); ++h) {
+      for (Index q = 0; q < inputs.q.size(1); ++q) write_row(spec, inputs, outputs, row_of(inputs, b, h, q));
+    }
+  }
+}
+
+void reference_weights(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, TensorView weights,
+                       Workspace&) {
+  for (Index q = region.queries.lo; q < region.queries.hi; ++q) {
+    const WeightsRow table = weights_of(spec, inputs, row_of(inputs, region.batch, region.head, q));
+    for (Index key = region.keys.lo; key < region.keys.hi; ++key) {
+      store(weights, {q - region.queries.lo, key - region.keys.lo, 0, 0}, table.weights[static_cast<std::size_t>(key)]);
+    }
+  }
+}
+
+}  // namespace mha::attention

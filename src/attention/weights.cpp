@@ -1,0 +1,57 @@
+// Any rectangle of one head's weights, recomputed from q, k and lse: exp(score - lse).
+#include <algorithm>
+
+#include "attention/forward.h"
+#include "core/executor.h"
+#include "core/float_mode.h"
+
+namespace mha::attention {
+
+namespace {
+
+/// The rows of one task; `region` is in the caller's numbers.
+void weights_task(const TaskContext& c, const WeightsRegion& region, const WeightsTarget& target, Arena& arena) {
+  const Problem& p = c.p;
+  const Index tile = c.plan.key_tile;
+  auto* panels = arena.take<Panel>((c.task.rows + c.plan.lanes - 1) / c.plan.lanes);
+  const int count = cut_panels(c, panels);
+  float* rows = arena.take<float>(c.plan.lanes * std::max(p.head_dim, tile));
+  alignas(64) float tile_max[kernels::kMaxPanelLanes];
+  alignas(64) float lse[kernels::kMaxPanelLanes] = {};
+  alignas(64) float one[kernels::kMaxPanelLanes];
+  std::fill(std::begin(one), std::end(one), 1.0F);
+  Scored scored{arena.take<TileMask>(1), arena.take<float>(tile * c.plan.panel_lanes), tile_max, rows};
+  float* key_copy = c.plan.copy_keys ? arena.take<float>(tile * p.head_dim) : nullptr;
+  for (int i = 0; i < count; ++i) {
+    panels[i].queries = arena.take<float>(panels[i].ld * p.head_dim);
+    load_panel(c, panels[i], rows);
+    for (int lane = 0; lane < panels[i].rows; ++lane) {
+      lse[lane] = *reinterpret_cast<const float*>(p.lse.at(0, 0, c.task.first_row + panels[i].first + lane, 0));
+    }
+    write_weights(c, panels[i], region.keys, lse, one, target, key_copy, scored);
+  }
+}
+
+}  // namespace
+
+void run_weights(const Problem& p, const WeightsRegion& region, const WeightsTarget& target, const kernels::KernelTable& kernels,
+                 Workspace& workspace) {
+  const Plan plan = make_plan(p, kernels);
+  const Index rows = region.queries.hi - region.queries.lo;
+  const Index tasks = (rows + plan.rows_per_task - 1) / plan.rows_per_task;
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(region.keys.hi - region.keys.lo) * static_cast<double>(p.head_dim);
+  const int workers = core::workers_for(workspace.executor(), tasks, flops);
+  for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
+  core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {
+    const core::FlushDenormals mode;
+    Arena& arena = workspace.arena(worker);
+    const ArenaScope scope(arena);
+    const Index done = i * plan.rows_per_task;
+    const Task task{.batch = 0, .kv_head = 0, .first_row = region.queries.lo + done, .rows = std::min(plan.rows_per_task, rows - done)};
+    auto* visible = arena.take<RowIntervals>(task.rows);
+    find_visible(p, task, visible);
+    weights_task({p, plan, kernels, task, visible}, region, target, arena);
+  });
+}
+
+}  // namespace mha::attention

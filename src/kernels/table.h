@@ -1,0 +1,101 @@
+// The leaves: what the algorithm asks of an instruction set. Read this first. Every ISA file fills one KernelTable (from leaves.inl and
+// its traits); src/kernels/dispatch.cpp chooses one; attention and nn call through it.
+//
+// Leaves know nothing of masks, biases, caches, batches or threads: they get pointers and sizes, work on one tile and return. They never
+// allocate, throw or print. Widths: a *vector* is `lanes` f32; a *panel* is up to `panel_vectors` vectors of lanes side by side.
+// Scores are held transposed, keys x lanes: row k, lane l at scores[k * ld + l], with ld a multiple of lanes. What the caller pads up to
+// whole vectors may hold anything finite; results there are never read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mha::kernels {
+
+using Index = std::int64_t;
+
+inline constexpr int kMaxLanes = 16;
+inline constexpr int kMaxPanelVectors = 4;
+inline constexpr int kMaxPanelLanes = kMaxLanes * kMaxPanelVectors;
+
+/// Storage types rows can be read from and written to.
+enum class Storage : std::uint8_t { F32, Bf16, F16 };
+inline constexpr int kStorages = 3;
+
+/// Rows of f32, `stride` elements apart, `dim` elements each (contiguous).
+struct Rows {
+  const float* data;
+  Index stride;
+  Index count;
+  Index dim;
+};
+
+/// A run of keys seen by the same vectors of the panel: keys [key, key + count) of the tile by vectors [first_vector, first_vector + vectors).
+struct Strip {
+  int key;
+  int count;
+  int first_vector;
+  int vectors;
+  bool partial;  // some (key, lane) pair in it is hidden
+};
+
+/// Running softmax state of a panel, one float per lane.
+struct RowState {
+  float* max;    // largest score so far, -inf where none
+  float* sum;    // sum of exp(score - max)
+  float* alpha;  // out of softmax_update: exp(old max - new max), what accumulated output must be multiplied by
+};
+
+struct KernelTable {
+  const char* name;
+  int lanes;
+  int panel_vectors;
+
+  /// dst[r][d] = src[r][d] for rows x dim, converted to f32. Strides count elements of their own type.
+  void (*load_rows[kStorages])(const void* src, Index src_stride, Index rows, Index dim, float* dst, Index dst_stride);
+  /// One row of dim f32 to storage, rounded to nearest even.
+  void (*store_row[kStorages])(const float* src, Index dim, void* dst);
+
+  /// Up to `lanes` rows of dim, transposed and scaled: dst[d * ld + l] = scale * rows[l][d]; lanes beyond `count` become 0.
+  void (*load_queries)(const float* const* rows, int count, Index dim, float scale, float* dst, Index ld);
+  /// The way back: out[l][d] = src[d * ld + l] * factor[l] for l < count.
+  void (*store_rows)(const float* src, Index ld, int count, Index dim, const float* factor, float* const* out);
+
+  /// scores[k * ld + l] = sum over d of keys[k][d] * queries[d * ld + l], d ascending, for all keys and `vectors` vectors of lanes.
+  /// Where max is given, max[l] = max(max[l], largest score of lane l); NaN does not take part.
+  void (*scores)(Rows keys, const float* queries, Index ld, int vectors, float* scores, float* max);
+  /// y[r * y_stride + n] = init[n] + sum over d of x[r][d] * panel[d * panel_vectors * lanes + n], for n < columns: one panel of packed
+  /// weights. The same tile as `scores`; y is written for exactly `columns` columns.
+  void (*linear)(Rows x, const float* panel, const float* init, Index columns, float* y, Index y_stride);
+
+  /// scores[k][l] += bias[l][k], where bias[l] are `lanes` row pointers of one vector; -inf in bias sets -inf (hides, whatever the score).
+  void (*add_bias)(float* scores, Index ld, Index keys, const float* const* bias);
+  /// Scores of keys outside [lo[l], hi[l]) (relative to the strip) become -inf, by select; then max as in `scores`.
+  void (*hide_outside)(float* scores, Index ld, int vectors, Index keys, const std::int32_t* lo, const std::int32_t* hi, float* max);
+  /// One vector: where bit l of visible[k] is 0 the score becomes -inf, by select; then max.
+  void (*hide_bits)(float* scores, Index ld, Index keys, const std::uint16_t* visible, float* max);
+  /// max[l] = max(max[l], scores[.][l]) for what was scored without it.
+  void (*row_max)(const float* scores, Index ld, int vectors, Index keys, float* max);
+
+  /// Turns the strips' scores into exp(score - max) after raising state.max to tile_max; updates state.sum and state.alpha. Exactly 0 for
+  /// -inf and for anything below the smallest normal f32; NaN stays NaN. Returns whether some alpha is not 1.
+  bool (*softmax_update)(float* scores, Index ld, int vectors, const Strip* strips, int strip_count, const float* tile_max, RowState state);
+  /// scores[k][l] = exp(scores[k][l] - max[l]), with 0 in place of a max of -inf: weights, once the row's maximum (or lse) is known.
+  void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
+
+  /// acc[d * ld + l] = alpha[l] * acc[d * ld + l] + sum over k of values[k][d] * weights[k * ld + l], k ascending. alpha may be null (1).
+  void (*accumulate)(Rows values, const float* weights, Index ld, int vectors, const float* alpha, float* acc);
+  /// One vector, leaving hidden pairs out of the sum instead of multiplying by 0; for tiles whose values are not finite.
+  void (*accumulate_visible)(Rows values, const float* weights, Index ld, const std::uint16_t* visible, float* acc);
+  /// acc[d * ld + l] *= alpha[l].
+  void (*rescale)(float* acc, Index ld, int vectors, Index dim, const float* alpha);
+  /// Whether all elements are finite.
+  bool (*all_finite)(Rows rows);
+};
+
+/// The table in use; null where the reference is (MHA_ISA=reference). Throws Error where MHA_ISA names something unknown or not supported.
+const KernelTable* current();
+/// For nn, which has no reference of its own: the table in use, or the scalar one under "reference".
+const KernelTable& current_or_scalar();
+
+}  // namespace mha::kernels

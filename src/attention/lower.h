@@ -41,6 +41,7 @@ struct RowPlace {
   Index batch, head, query;
 };
 inline RowPlace place_of(const Problem& p, Index batch, Index kv_head, Index row) {
+  if (p.group == 1) return {batch, kv_head, row};  // the common case, and divisions are dear
   return {batch, kv_head * p.group + row % p.group, row / p.group};
 }
 

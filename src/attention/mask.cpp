@@ -145,9 +145,10 @@ Mask operator&(const Mask& a, const Mask& b) {
 
 RowIntervals Mask::visible(Index q, const MaskContext& context) const {
   RowIntervals row;
-  row.add({0, context.kv_len});
-  for (const Rule& rule : rules_) {
-    row = intersect(row, std::visit([&](const auto& r) { return r.visible(q, context); }, rule));
+  if (rules_.empty()) row.add({0, context.kv_len});
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const RowIntervals seen = std::visit([&](const auto& rule) { return rule.visible(q, context); }, rules_[i]);
+    row = i == 0 ? seen : intersect(row, seen);
   }
   return row;
 }

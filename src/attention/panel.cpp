@@ -59,7 +59,7 @@ int cut_panels(const TaskContext& c, Panel* panels) {
     // Two panels of two vectors rather than three and one: the lone vector would run at half speed.
     const int vectors = left == full + 1 && full > 2 ? full - 1 : std::min(left, full);
     const int rows = static_cast<int>(std::min<Index>(vectors * lanes, c.task.rows - row));
-    panels[count] = {.first = row, .rows = rows, .vectors = vectors, .ld = vectors * lanes, .queries = nullptr};
+    panels[count] = {.first = row, .rows = rows, .vectors = vectors, .ld = vectors * lanes, .queries = nullptr, .sight = {}};
     row += rows;
     left -= vectors;
   }
@@ -68,6 +68,7 @@ int cut_panels(const TaskContext& c, Panel* panels) {
 
 void load_panel(const TaskContext& c, Panel& panel, float* rows) {
   const int lanes = c.plan.lanes;
+  if (c.visible != nullptr) find_sight(c.visible + panel.first, panel.rows, lanes, panel.sight);
   for (int v = 0; v < panel.vectors; ++v) {
     const float* lane_rows[kernels::kMaxLanes];
     const int count = std::min(lanes, panel.rows - v * lanes);
@@ -90,7 +91,8 @@ MaskRows mask_rows(const TaskContext& c, const Panel& panel) {
           .kv_head = c.task.kv_head,
           .first_row = c.task.first_row + panel.first,
           .rows = panel.rows,
-          .visible = c.visible != nullptr ? c.visible + panel.first : nullptr};
+          .visible = c.visible != nullptr ? c.visible + panel.first : nullptr,
+          .sight = panel.sight};
 }
 
 bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, Scored& out) {

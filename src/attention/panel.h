@@ -23,11 +23,12 @@ struct Panel {
   int vectors;
   Index ld;        // lanes in all: vectors * lanes
   float* queries;  // [head_dim, ld], scaled
+  VectorSight sight[kernels::kMaxPanelVectors];
 };
 
 /// Cuts the task's rows into panels of at most plan.panel_lanes; `panels` has room for one per vector of lanes. Returns how many.
 int cut_panels(const TaskContext& context, Panel* panels);
-/// Loads and scales the panel's queries; `rows` is scratch for lanes * head_dim floats.
+/// Loads and scales the panel's queries and sums up what its rows see; `rows` is scratch for lanes * head_dim floats.
 void load_panel(const TaskContext& context, Panel& panel, float* rows);
 
 /// A tile of keys and, in the forward pass, of values.

@@ -25,7 +25,7 @@ std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
                        + (plan.copy_keys ? plan.key_tile * p.head_dim : 0) + (plan.copy_values ? plan.key_tile * p.value_dim : 0)  //
                        + plan.lanes * longest;                      // rows in other storage
   const Index panels = rows / plan.lanes;
-  const Index per_panel = 128 + 3 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
+  const Index per_panel = 512 + 3 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
   return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(RowIntervals) + sizeof(TileMask) +
          static_cast<std::size_t>(panels * per_panel) + 16 * kAlignment;
 }

@@ -75,6 +75,7 @@ std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& 
   const auto* bias = std::get_if<DenseBias>(&spec.bias);
   std::vector<double> scores(static_cast<std::size_t>(keys), -kInf);
   visible.assign(static_cast<std::size_t>(keys), false);
+  if (in.q.size(3) == 0) return scores;  // rule 5: of zero-size q and k there are no scores
   for (Index key = 0; key < context.kv_len; ++key) {  // keys at and beyond kv_lengths[b] do not exist
     const Position pair = {row.b, row.h, row.q, key};
     const double added = bias != nullptr ? load(bias->values, pair) : 0;

@@ -26,34 +26,25 @@ struct Lanes {
   const RowIntervals& operator[](int lane) const { return rows->visible[first + lane]; }
 };
 
-Cell relate(const RowIntervals& row, Interval keys) {
-  Cell relation = Cell::Skip;
-  for (int i = 0; i < row.count; ++i) {
-    const Interval seen = row.items[static_cast<std::size_t>(i)];
-    if (seen.lo <= keys.lo && keys.hi <= seen.hi) return Cell::Full;
-    if (seen.lo < keys.hi && keys.lo < seen.hi) relation = Cell::Partial;
-  }
-  return relation;
+Cell relate(const VectorSight& sight, Interval keys) {
+  if (keys.hi <= sight.first_lo || sight.last_hi <= keys.lo) return Cell::Skip;
+  return sight.last_lo <= keys.lo && keys.hi <= sight.first_hi ? Cell::Full : Cell::Partial;
 }
 
 Cell relate(const Lanes& lanes, Interval keys) {
   bool none = true;
   bool all = true;
   for (int lane = 0; lane < lanes.count; ++lane) {
-    const Cell relation = relate(lanes[lane], keys);
-    none &= relation == Cell::Skip;
-    all &= relation == Cell::Full;
+    Cell row = Cell::Skip;
+    for (int i = 0; i < lanes[lane].count; ++i) {
+      const Interval seen = lanes[lane].items[static_cast<std::size_t>(i)];
+      if (seen.lo <= keys.lo && keys.hi <= seen.hi) row = Cell::Full;
+      else if (seen.lo < keys.hi && keys.lo < seen.hi) row = Cell::Partial;
+    }
+    none &= row == Cell::Skip;
+    all &= row == Cell::Full;
   }
   return none ? Cell::Skip : all ? Cell::Full : Cell::Partial;
-}
-
-bool sees_once(const RowIntervals& row, Interval keys) {
-  int seen = 0;
-  for (int i = 0; i < row.count; ++i) {
-    const Interval part = row.items[static_cast<std::size_t>(i)];
-    seen += part.lo < keys.hi && keys.lo < part.hi ? 1 : 0;
-  }
-  return seen <= 1;
 }
 
 // Bits of one vector over a tile, from the intervals alone.
@@ -103,10 +94,10 @@ void cells_from_bits(const Lanes& lanes, Interval keys, const std::uint16_t* bit
   }
 }
 
-void cells_from_intervals(const Lanes& lanes, Interval keys, VectorCells& cells) {
+void cells_from_sight(const VectorSight& sight, Interval keys, VectorCells& cells) {
   for (int c = 0; keys.lo + c * kCellKeys < keys.hi; ++c) {
     const Index lo = keys.lo + c * kCellKeys;
-    cells.cell[c] = relate(lanes, {lo, std::min(lo + kCellKeys, keys.hi)});
+    cells.cell[c] = relate(sight, {lo, std::min(lo + kCellKeys, keys.hi)});
   }
 }
 
@@ -159,11 +150,37 @@ void find_visible(const Problem& p, const Task& task, RowIntervals* visible) {
   const MaskContext context{.q_len = p.q_len, .kv_len = p.kv_len, .offset = offset_of(*p.spec, *p.inputs, task.batch)};
   RowIntervals existing;  // none where head_dim is 0: without a dimension there are no scores, and every row is empty
   if (p.head_dim > 0) existing.add({0, kv_len_of(*p.inputs, task.batch)});
+  const bool cut = existing.count == 0 || existing.items[0].hi < p.kv_len;
   Index known = -1;  // the heads of a group see alike
   for (Index r = 0; r < task.rows; ++r) {
     const Index query = (task.first_row + r) / p.group;
-    visible[r] = query == known ? visible[r - 1] : intersect(p.spec->mask.visible(query, context), existing);
+    if (query == known) {
+      visible[r] = visible[r - 1];
+    } else {
+      visible[r] = p.spec->mask.visible(query, context);
+      if (cut) visible[r] = intersect(visible[r], existing);
+    }
     known = query;
+  }
+}
+
+void find_sight(const RowIntervals* visible, int rows, int lanes, VectorSight* sight) {
+  constexpr Index kFar = std::numeric_limits<Index>::max();
+  for (int v = 0; v * lanes < rows; ++v) {
+    VectorSight& of = sight[v];
+    of = {.single = true, .first_lo = kFar, .last_lo = 0, .first_hi = kFar, .last_hi = 0};
+    for (int row = v * lanes; row < std::min(rows, (v + 1) * lanes); ++row) {
+      of.single &= visible[row].count <= 1;
+      if (visible[row].count == 0) {  // nothing is seen by every row
+        of.first_hi = 0;
+        continue;
+      }
+      const Interval seen = visible[row].items[0];
+      of.first_lo = std::min(of.first_lo, seen.lo);
+      of.last_lo = std::max(of.last_lo, seen.lo);
+      of.first_hi = std::min(of.first_hi, seen.hi);
+      of.last_hi = std::max(of.last_hi, seen.hi);
+    }
   }
 }
 
@@ -178,9 +195,11 @@ void classify(const Problem& p, const MaskRows& rows, int lanes, Interval keys, 
   }
   VectorCells cells[kernels::kMaxPanelVectors];
   for (int v = 0; v < vectors; ++v) {
-    const Lanes at{&rows, v * lanes, std::min(lanes, rows.rows - v * lanes)};
-    cells[v].all = rows.visible != nullptr ? relate(at, keys) : Cell::Full;
-    for (int lane = 0; lane < at.count && cells[v].all == Cell::Partial; ++lane) mask.by_bits |= !sees_once(at[lane], keys);
+    cells[v].all = Cell::Full;
+    if (rows.visible == nullptr) continue;
+    const bool single = rows.sight[v].single;
+    cells[v].all = single ? relate(rows.sight[v], keys) : relate(Lanes{&rows, v * lanes, std::min(lanes, rows.rows - v * lanes)}, keys);
+    mask.by_bits |= !single && cells[v].all == Cell::Partial;  // bounds describe one interval per row
   }
   for (int v = 0; v < vectors; ++v) {
     const Lanes at{&rows, v * lanes, std::min(lanes, rows.rows - v * lanes)};
@@ -190,9 +209,9 @@ void classify(const Problem& p, const MaskRows& rows, int lanes, Interval keys, 
         clear_not_allowed(p, at, keys, mask.bits[v]);
         cells[v].all = Cell::Partial;
       }
-      cells_from_bits(at, keys, mask.bits[v], cells[v]);
+      if (cells[v].all == Cell::Partial) cells_from_bits(at, keys, mask.bits[v], cells[v]);
     } else if (cells[v].all == Cell::Partial) {
-      cells_from_intervals(at, keys, cells[v]);
+      cells_from_sight(rows.sight[v], keys, cells[v]);
     }
   }
   join_strips(cells, vectors, count, mask);

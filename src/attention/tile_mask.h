@@ -9,13 +9,22 @@ namespace mha::attention {
 inline constexpr int kCellKeys = 8;
 inline constexpr int kMaxCells = kMaxTileKeys / kCellKeys;
 
-/// A panel's rows for the purpose of masks. `visible` has an entry per row, or is null where all rows see all of [0, kv_len).
+/// What the rows of one vector see, where each sees at most one interval: every row sees [last_lo, first_hi), none sees anything outside
+/// [first_lo, last_hi).
+struct VectorSight {
+  bool single;  // false: some row sees several intervals, and the rest says nothing
+  Index first_lo, last_lo;
+  Index first_hi, last_hi;
+};
+
+/// A panel's rows for the purpose of masks.
 struct MaskRows {
   Index batch;
   Index kv_head;
   Index first_row;
   int rows;
-  const RowIntervals* visible;
+  const RowIntervals* visible;  // per row; null where all rows see all of [0, kv_len)
+  const VectorSight* sight;     // per vector; null likewise
 };
 
 struct TileMask {
@@ -29,6 +38,9 @@ struct TileMask {
 
 /// Fills `visible[0, rows)` for the rows of a task.
 void find_visible(const Problem& problem, const Task& task, RowIntervals* visible);
+
+/// Fills `sight[0, vectors)` from the intervals of a panel's rows.
+void find_sight(const RowIntervals* visible, int rows, int lanes, VectorSight* sight);
 
 /// Fills `mask` for keys [keys.lo, keys.hi); strip_count is 0 where the panel sees none of them.
 void classify(const Problem& problem, const MaskRows& rows, int lanes, Interval keys, TileMask& mask);

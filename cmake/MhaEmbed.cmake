@@ -36,5 +36,9 @@ function(mha_embed target file function)
     DEPENDS ${file} ${MHA_EMBED_SCRIPT}
     COMMENT "Embedding ${name}"
     VERBATIM)
+  # The target may live in another directory, where this one's custom commands are not seen: hence the target between them.
+  add_custom_target(${target}_${name} DEPENDS ${output})
+  add_dependencies(${target} ${target}_${name})
+  set_source_files_properties(${output} TARGET_DIRECTORY ${target} PROPERTIES GENERATED TRUE)
   target_sources(${target} PRIVATE ${output})
 endfunction()

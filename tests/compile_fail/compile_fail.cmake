@@ -1,0 +1,18 @@
+# Run by ctest (see CMakeLists.txt): compiles FILE twice, as it is and with MUST_NOT_COMPILE.
+set(command ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I ${INCLUDE} ${FILE})
+file(STRINGS ${FILE} wanted REGEX "^// error: ")
+string(REPLACE "// error: " "" wanted "${wanted}")
+if(wanted STREQUAL "")
+  message(FATAL_ERROR "${FILE} has no line `// error: REGEX`")
+endif()
+
+execute_process(COMMAND ${command} RESULT_VARIABLE code ERROR_VARIABLE errors)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "the part that must compile does not:\n${errors}")
+endif()
+execute_process(COMMAND ${command} -DMUST_NOT_COMPILE RESULT_VARIABLE code ERROR_VARIABLE errors)
+if(code EQUAL 0)
+  message(FATAL_ERROR "compiles, and must not")
+elseif(NOT errors MATCHES "${wanted}")
+  message(FATAL_ERROR "wanted an error that matches\n  ${wanted}\nand got\n${errors}")
+endif()

@@ -44,7 +44,7 @@ struct AttentionSpec {
 struct AttentionInputs {
   ConstTensorView q;             // [batch, q_len, heads, head_dim]
   ConstTensorView k;             // [batch, kv_len, kv_heads, head_dim]; heads % kv_heads == 0, head h reads h / (heads / kv_heads)
-  ConstTensorView v;             // [batch, kv_len, kv_heads, value_dim]
+  ConstTensorView v = {};        // [batch, kv_len, kv_heads, value_dim]
   ConstTensorView allowed = {};  // bool, True = may attend, [batch | 1, heads | 1, q_len | 1, kv_len | 1]
   std::span<const Index> kv_lengths = {};  // per batch entry: keys at and beyond it do not exist
 };

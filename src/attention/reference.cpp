@@ -105,11 +105,12 @@ WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, cons
   double sum = 0;
   for (double& weight : result.weights) {
     weight = std::exp(weight - max);
-    if (weight < FLT_MIN) weight = 0;  // rule 12
     sum += weight;
   }
   for (std::size_t key = 0; key < result.weights.size(); ++key) {
-    result.weights[key] = result.visible[key] ? result.weights[key] / sum : 0;  // a hidden key weighs 0 even where the row is NaN
+    double& weight = result.weights[key];
+    weight = result.visible[key] ? weight / sum : 0;  // a hidden key weighs 0 even where the row is NaN
+    if (weight < FLT_MIN) weight = 0;                 // rule 12
   }
   result.lse = max + std::log(sum);
   return result;

@@ -233,14 +233,20 @@ Extent extent(const ConstTensorView& view) {
   return bytes;
 }
 
-// Whether `delta` is a sum of d[i] * stride[i] with |d[i]| < reach[i], strides descending and nested (a step of one axis is longer than
-// all shorter axes together), so that at each axis only the two nearest multiples can do.
-bool reachable(Index delta, const std::array<std::pair<Index, Index>, Dims::kMaxRank>& axes, std::size_t rank, std::size_t axis) {
+// One axis of both views: index differences (of a minus of b) times `step`.
+struct AxisReach {
+  Index step;  // > 0
+  Index lowest, highest;
+};
+
+// Whether `delta` is a sum of d * step over the axes, lowest <= d <= highest, steps descending and nested (a step of one axis is longer
+// than all shorter axes together), so that at each axis only the two nearest multiples can do.
+bool reachable(Index delta, const std::array<AxisReach, Dims::kMaxRank>& axes, std::size_t rank, std::size_t axis) {
   if (axis == rank) return delta == 0;
-  const auto [step, reach] = axes[axis];
+  const auto [step, lowest, highest] = axes[axis];
   const Index quotient = delta / step;
   for (const Index d : {quotient - 1, quotient, quotient + 1}) {
-    if (std::abs(d) < reach && reachable(delta - d * step, axes, rank, axis + 1)) return true;
+    if (lowest <= d && d <= highest && reachable(delta - d * step, axes, rank, axis + 1)) return true;
   }
   return false;
 }
@@ -254,17 +260,18 @@ bool may_overlap(ConstTensorView a, ConstTensorView b) {
   if (x.hi <= y.lo || y.hi <= x.lo) return false;
   if (a.strides != b.strides || size_of(a.dtype) != size_of(b.dtype)) return true;
 
-  std::array<std::pair<Index, Index>, Dims::kMaxRank> axes{};  // (stride, larger of the two sizes) of the axes that matter
+  std::array<AxisReach, Dims::kMaxRank> axes{};  // of the axes that matter
   std::size_t rank = 0;
   for (int i = 0; i < a.rank(); ++i) {
-    const Index reach = std::max(a.size(i), b.size(i));
-    if (reach > 1 && a.stride(i) != 0) axes[rank++] = {std::abs(a.stride(i)), reach};
+    const Index up = (a.stride(i) > 0 ? a.size(i) : b.size(i)) - 1;
+    const Index down = (a.stride(i) > 0 ? b.size(i) : a.size(i)) - 1;
+    if (up + down > 0 && a.stride(i) != 0) axes[rank++] = {std::abs(a.stride(i)), -down, up};
   }
-  std::sort(axes.begin(), axes.end(), std::greater<>());  // unused entries are zeros and end up last
+  std::sort(axes.begin(), axes.end(), [](const AxisReach& p, const AxisReach& q) { return p.step > q.step; });  // unused ones last
   Index shorter = 0;
   for (std::size_t i = rank; i-- > 0;) {
-    if (axes[i].first <= shorter) return true;  // not nested: the extents decide
-    shorter += axes[i].first * (axes[i].second - 1);
+    if (axes[i].step <= shorter) return true;  // not nested: the extents decide
+    shorter += axes[i].step * std::max(-axes[i].lowest, axes[i].highest);
   }
   const std::intptr_t bytes = reinterpret_cast<std::intptr_t>(b.data) - reinterpret_cast<std::intptr_t>(a.data);
   const auto item = static_cast<std::intptr_t>(size_of(a.dtype));

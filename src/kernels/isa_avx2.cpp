@@ -56,7 +56,7 @@ struct Isa {
   static F32 scale_by_floor_power(F32 p, F32 x) {
     const I32 exponent = _mm256_slli_epi32(_mm256_cvttps_epi32(_mm256_floor_ps(max(set(-127.0F), x))), 23);
     const F32 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
-    return _mm256_and_ps(_mm256_cmp_ps(x, set(-126.0F), _CMP_NLT_UQ), scaled);
+    return _mm256_and_ps(_mm256_cmp_ps(x, set(-126.0F), _CMP_NLE_UQ), scaled);
   }
 
   static F32 load(const Bf16* p) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16)); }

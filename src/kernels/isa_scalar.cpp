@@ -50,9 +50,9 @@ struct Isa {
     const float bounded = clamped(x);
     return bounded - std::floor(bounded);
   }
-  /// p * 2^floor(x), and exactly +0 where x < -126; NaN where x is NaN. x <= 127.
+  /// p * 2^floor(x), and exactly +0 where x <= -126 (there p may be a little below 1); NaN where x is NaN. x <= 127.
   static F32 scale_by_floor_power(F32 p, F32 x) {
-    if (x < -126.0F) return 0.0F;
+    if (x <= -126.0F) return 0.0F;
     if (x != x) return x;
     const auto exponent = static_cast<std::uint32_t>(static_cast<std::int32_t>(std::floor(x)) + 127);
     const std::uint32_t bits = exponent << 23;

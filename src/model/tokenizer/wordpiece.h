@@ -1,0 +1,36 @@
+// WordPiece: cuts a word into the longest pieces of the vocabulary, from left to right. Called by tokenizer.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/json_fields.h"
+#include "model/tokenizer/unicode.h"
+#include "model/tokenizer/vocabulary.h"
+
+namespace mha::model {
+
+/// One piece of a word: its token and the letters [begin, end) of the word.
+struct WordPieceToken {
+  Index id = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+class WordPiece {
+ public:
+  /// Appends the pieces of `word` (not empty), or one unknown token for all of it.
+  void split(std::span<const Letter> word, const Vocabulary& vocabulary, std::vector<WordPieceToken>& pieces) const;
+
+  /// From the field "model" of tokenizer.json; fills the vocabulary. Throws FormatError for any type but WordPiece, an id that is there twice
+  /// or out of range, or an unk_token that is not in the vocabulary.
+  static WordPiece read(const JsonFields& file, Vocabulary& vocabulary);
+
+ private:
+  Index unknown_id_ = 0;
+  std::string prefix_;             // of pieces that continue a word
+  std::size_t most_letters_ = 0;   // of a word; longer ones are unknown
+  std::size_t longest_token_ = 0;  // bytes; bounds the search, so that long words cost no more per letter than short ones
+};
+
+}  // namespace mha::model

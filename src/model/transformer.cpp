@@ -1,0 +1,187 @@
+// Transformer: embeddings, then per layer attention and feed-forward part, each followed by residual sum and normalisation. Everything
+// numerical is nn's and attention's; this file owns the order and the scratch memory. Called by users, apps and analysis.
+#include "mha/model/transformer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/check.h"
+#include "mha/model/safetensors.h"
+#include "model/config.h"
+#include "model/encoder_weights.h"
+#include "nn/activation.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace mha {
+namespace {
+
+using model::Affine;
+using model::EncoderLayerWeights;
+using model::EncoderWeights;
+
+// One layer. The views point into the file that Impl keeps.
+struct Block {
+  MultiHeadAttention attention;
+  Affine attention_norm;
+  nn::PackedLinear up;
+  nn::PackedLinear down;
+  Affine output_norm;
+};
+
+Block make_block(const TransformerConfig& config, const EncoderLayerWeights& weights, Index layer) {
+  const std::string name = "transformer: layer " + std::to_string(layer);
+  return {.attention = MultiHeadAttention({.d_model = config.d_model, .heads = config.heads}, weights.attention),
+          .attention_norm = weights.attention_norm,
+          .up = nn::PackedLinear(weights.up.weight, weights.up.bias, name + " up"),
+          .down = nn::PackedLinear(weights.down.weight, weights.down.bias, name + " down"),
+          .output_norm = weights.output_norm};
+}
+
+Tensor as_floats(const ConstTensorView& view) {
+  if (!view) return {};
+  Tensor floats(DType::F32, view.shape);
+  copy(view, floats);
+  return floats;
+}
+
+void check_range(const char* what, std::span<const Index> values, Index limit, const char* limit_name) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    MHA_CHECK(ShapeError, values[i] >= 0 && values[i] < limit, "transformer: ", what, "[", i, "] is ", values[i], ", the model has ", limit,
+              " ", limit_name);
+  }
+}
+
+void check_arguments(const TransformerConfig& config, const TransformerInputs& inputs, const TensorView& hidden) {
+  MHA_CHECK(ShapeError, hidden && hidden.rank() == 3, "transformer: hidden is ", to_string(hidden.shape),
+            ", must be [batch, length, d_model]");
+  const Index batch = hidden.size(0);
+  const Index length = hidden.size(1);
+  MHA_CHECK(DTypeError, hidden.dtype == DType::F32, "transformer: hidden is ", name_of(hidden.dtype), ", must be f32");
+  MHA_CHECK(ShapeError, batch == inputs.batch, "transformer: hidden has batch ", batch, ", inputs.batch is ", inputs.batch);
+  MHA_CHECK(ShapeError, hidden.size(2) == config.d_model, "transformer: hidden has width ", hidden.size(2), ", d_model is ",
+            config.d_model);
+  MHA_CHECK(ShapeError, length <= config.max_positions, "transformer: text has ", length, " tokens, the model has ", config.max_positions,
+            " positions");
+  MHA_CHECK(ShapeError, std::cmp_equal(inputs.ids.size(), element_count({batch, length})), "transformer: ", inputs.ids.size(),
+            " ids, hidden has batch ", batch, " x length ", length);
+  check_range("ids", inputs.ids, config.vocabulary, "words");
+  if (!inputs.lengths.empty()) {
+    MHA_CHECK(ShapeError, std::cmp_equal(inputs.lengths.size(), batch), "transformer: ", inputs.lengths.size(), " lengths, batch is ",
+              batch);
+    for (std::size_t b = 0; b < inputs.lengths.size(); ++b) {
+      MHA_CHECK(ShapeError, inputs.lengths[b] >= 0 && inputs.lengths[b] <= length, "transformer: lengths[", b, "] is ", inputs.lengths[b],
+                ", length is ", length);
+    }
+  }
+  if (!inputs.token_types.empty()) {
+    MHA_CHECK(ShapeError, inputs.token_types.size() == inputs.ids.size(), "transformer: ", inputs.token_types.size(), " token types, ",
+              inputs.ids.size(), " ids");
+    // A model without a table of token types knows one: 0.
+    check_range("token_types", inputs.token_types, std::max<Index>(config.token_types, 1), "token types");
+  }
+}
+
+}  // namespace
+
+struct Transformer::Impl {
+  TransformerConfig config;
+  SafetensorsFile file;
+  nn::Activation activation;
+  ConstTensorView words;  // [vocabulary, d_model], in the mapped file
+  Tensor positions;       // [max_positions, d_model], f32
+  Tensor token_types;     // [token_types, d_model], f32, or absent
+  Affine norm;
+  std::vector<Block> blocks;
+
+  Impl(TransformerConfig read, SafetensorsFile weights_file) : config(std::move(read)), file(std::move(weights_file)) {
+    activation = nn::activation_named(config.activation).value();
+    const EncoderWeights weights = model::find_encoder_weights(file, config);
+    words = weights.words;
+    positions = as_floats(weights.positions);
+    token_types = as_floats(weights.token_types);
+    norm = weights.norm;
+    blocks.reserve(weights.layers.size());
+    for (const EncoderLayerWeights& layer : weights.layers) blocks.push_back(make_block(config, layer, static_cast<Index>(blocks.size())));
+  }
+
+  void normalise(const Affine& affine, TensorView x, Workspace& workspace) const {
+    nn::layer_norm(x, affine.weight, affine.bias, config.norm_eps, x, workspace);
+  }
+
+  /// x = norm(words + positions + token types), [batch, length, d_model].
+  void embed(const TransformerInputs& inputs, TensorView x, Workspace& workspace) const {
+    const Index width = config.d_model;
+    const Index length = x.size(1);
+    float* row = x.as<float>();
+    for (std::size_t i = 0; i < inputs.ids.size(); ++i, row += width) {
+      copy(words.slice(0, inputs.ids[i], inputs.ids[i] + 1), TensorView(row, {1, width}));
+      const float* const position = positions.data<float>() + static_cast<Index>(i) % length * width;
+      for (Index d = 0; d < width; ++d) row[d] += position[d];
+      if (!token_types) continue;
+      const float* const type = token_types.data<float>() + (inputs.token_types.empty() ? 0 : inputs.token_types[i]) * width;
+      for (Index d = 0; d < width; ++d) row[d] += type[d];
+    }
+    normalise(norm, x, workspace);
+  }
+
+  /// x = norm(x + attention(x)); x = norm(x + down(activation(up(x)))). `branch` is shaped like x, `wide` [batch, length, hidden_width].
+  struct Scratch {
+    TensorView x;
+    TensorView branch;
+    TensorView wide;
+  };
+  void run_block(const Block& block, const Scratch& scratch, std::span<const Index> lengths, const MhaHook& hook,
+                 Workspace& workspace) const {
+    block.attention.forward({.x = scratch.x, .kv_lengths = lengths}, {.y = scratch.branch, .hook = hook}, workspace);
+    nn::add_into(scratch.branch, scratch.x, workspace);
+    normalise(block.attention_norm, scratch.x, workspace);
+    block.up.forward(scratch.x, scratch.wide, workspace);
+    nn::activate(activation, scratch.wide, workspace);
+    block.down.forward(scratch.wide, scratch.branch, workspace);
+    nn::add_into(scratch.branch, scratch.x, workspace);
+    normalise(block.output_norm, scratch.x, workspace);
+  }
+};
+
+Transformer::Transformer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Transformer::Transformer(Transformer&&) noexcept = default;
+Transformer& Transformer::operator=(Transformer&&) noexcept = default;
+Transformer::~Transformer() = default;
+
+Transformer Transformer::load(const std::string& folder) {
+  const std::filesystem::path root(folder);
+  TransformerConfig config = model::read_config((root / "config.json").string());
+  return Transformer(std::make_unique<Impl>(std::move(config), SafetensorsFile((root / "model.safetensors").string())));
+}
+
+const TransformerConfig& Transformer::config() const { return impl_->config; }
+
+void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Workspace& workspace, const LayerHook& hook) const {
+  const Impl& m = *impl_;
+  check_arguments(m.config, inputs, hidden);
+  const Index batch = hidden.size(0);
+  const Index length = hidden.size(1);
+  const Index rows = batch * length;
+  if (rows == 0) return;
+
+  Arena& arena = workspace.arena(0);
+  const ArenaScope scope(arena);
+  const Dims narrow{batch, length, m.config.d_model};
+  const Dims wide{batch, length, m.config.hidden_width};
+  const Impl::Scratch scratch{.x = {arena.take<float>(element_count(narrow)), narrow},
+                              .branch = {arena.take<float>(element_count(narrow)), narrow},
+                              .wide = {arena.take<float>(element_count(wide)), wide}};
+  m.embed(inputs, scratch.x, workspace);
+  for (std::size_t layer = 0; layer < m.blocks.size(); ++layer) {
+    MhaHook layer_hook;
+    if (hook) layer_hook = [&hook, layer](const MhaTrace& trace) { hook(static_cast<Index>(layer), trace); };
+    m.run_block(m.blocks[layer], scratch, inputs.lengths, layer_hook, workspace);
+  }
+  copy(scratch.x, hidden);
+}
+
+}  // namespace mha

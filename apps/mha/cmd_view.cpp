@@ -1,0 +1,231 @@
+// mha view: gathers what all heads do on one text. The layout for terminals is in view_text.cpp.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "command.h"
+#include "json_numbers.h"
+#include "mha/error.h"
+#include "model_folder.h"
+#include "view.h"
+
+namespace mha::app {
+namespace {
+
+struct Options {
+  std::string text = kTelescope;
+  std::string model;
+  std::string measure;
+  std::optional<Index> layer;
+  std::optional<Index> head;
+  bool pieces = false;
+  bool words = false;  // says what is so anyway
+  bool special = false;
+  bool no_special = false;  // as `words`
+  bool json = false;
+};
+
+constexpr std::size_t kStrongest = 3;  // links shown per word
+
+constexpr const char* kFooter = R"("Strongest" means: strongest among the other words of the text. A word does not
+compete with itself, and [CLS] and [SEP] do not compete unless --special is
+given: many heads park most of their attention there. By words, weights are
+summed over the pieces of the word attended to and averaged over the pieces of
+the word attending. Where the model reads two words alike they are called the#1
+and the#2. Punctuation marks are words.
+
+Examples:
+  mha view
+  mha view "The woman watched the dog with one eye."
+  mha view --measure entropy
+  mha view --layer 5 --head 4
+  mha view --layer 0 --head 3 --pieces --special "Unbelievable stargazers!"
+  mha view --json | python3 -m json.tool)";
+
+std::vector<std::string> measure_names() {
+  std::vector<std::string> names;
+  for (const MeasureInfo& info : measures()) names.emplace_back(info.name);
+  return names;
+}
+
+const MeasureInfo& chosen_measure(const std::string& name) {
+  for (const MeasureInfo& info : measures()) {
+    if (name.empty() || info.name == name) return info;
+  }
+  throw Error(fmt::format("--measure: no measure \"{}\"; there are {}", name, fmt::join(measure_names(), ", ")));
+}
+
+/// The one unit that the model reads as `word`; -1 where there is none or several.
+Index only_unit(const std::vector<Unit>& units, const std::string& word) {
+  Index found = -1;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (units[i].key != word || units[i].special) continue;
+    if (found >= 0) return -1;
+    found = static_cast<Index>(i);
+  }
+  return found;
+}
+
+std::optional<Readings> find_readings(const View& view) {
+  const Index man = only_unit(view.units, "man");
+  const Index astronomer = only_unit(view.units, "astronomer");
+  const Index telescope = only_unit(view.units, "telescope");
+  if (man < 0 || astronomer < 0 || telescope < 0) return std::nullopt;
+  const auto name = [&](Index unit) { return view.names[static_cast<std::size_t>(unit)]; };
+  return Readings{.man = name(man),
+                  .astronomer = name(astronomer),
+                  .telescope = name(telescope),
+                  .first = heads_with_strongest(view.table, man, telescope, view.shown),
+                  .second = heads_with_chain(view.table, man, astronomer, telescope, view.shown),
+                  .telescope_man = ranked_links(view.table, telescope, man),
+                  .telescope_astronomer = ranked_links(view.table, telescope, astronomer)};
+}
+
+std::vector<StrongestLinks> strongest_links(const View& view) {
+  std::vector<StrongestLinks> all;
+  for (Index from : view.shown) {
+    StrongestLinks links{.from = from, .to = {}};
+    for (Index to : view.shown) {
+      if (to != from) links.to.push_back({to, strongest_head(view.table, from, to)});
+    }
+    std::stable_sort(links.to.begin(), links.to.end(),
+                     [](const StrongestLink& a, const StrongestLink& b) { return a.link.weight > b.link.weight; });
+    if (links.to.size() > kStrongest) links.to.resize(kStrongest);
+    all.push_back(std::move(links));
+  }
+  return all;
+}
+
+View gather(const Options& options) {
+  const MeasureInfo& shown_measure = chosen_measure(options.measure);  // before anything slow
+  const OpenModel model = open_model(options.model);
+  const Sentence sentence = read_sentence(model.tokenizer, options.text);
+  const std::vector<Unit>& units = options.pieces ? sentence.pieces : sentence.words;
+  Workspace workspace;
+  View view{.text = options.text,
+            .model = model.name,
+            .pieces = options.pieces,
+            .special = options.special,
+            .units = units,
+            .names = word_names(units),
+            .shown = plain_units(units),
+            .table = read_heads(model.transformer, sentence.ids, units, workspace),
+            .measure = shown_measure,
+            .map = {},
+            .readings = {},
+            .links = {}};
+  if (options.special) {
+    view.shown.clear();
+    for (std::size_t i = 0; i < units.size(); ++i) view.shown.push_back(static_cast<Index>(i));
+  }
+  for (Index layer = 0; layer < view.table.layers(); ++layer) {
+    view.map.emplace_back();
+    for (Index head = 0; head < view.table.heads(); ++head) {
+      view.map.back().push_back(measure(view.measure.measure, view.table, {layer, head}, units, view.shown));
+    }
+  }
+  view.readings = find_readings(view);
+  if (!view.readings) view.links = strongest_links(view);
+  return view;
+}
+
+Json header_json(const View& view) {
+  Json json = {{"text", view.text}, {"model", view.model}, {"layers", view.table.layers()}, {"heads", view.table.heads()}};
+  json["units"] = view.pieces ? "pieces" : "words";
+  json["special"] = view.special;
+  Json names = Json::array();
+  for (Index unit : view.shown) names.push_back(view.names[static_cast<std::size_t>(unit)]);
+  json["names"] = std::move(names);
+  return json;
+}
+
+Json links_json(const std::vector<HeadLink>& links) {
+  Json list = Json::array();
+  for (const HeadLink& link : links) list.push_back(link_json(link));
+  return list;
+}
+
+Json readings_json(const Readings& readings) {
+  Json second = Json::array();
+  for (const HeadChain& chain : readings.second) {
+    Json json = head_json(chain.id);
+    json["man_astronomer"] = json_number(chain.first);
+    json["astronomer_telescope"] = json_number(chain.second);
+    second.push_back(std::move(json));
+  }
+  return {{"reading1", links_json(readings.first)},
+          {"reading2", std::move(second)},
+          {"telescope_man", links_json(readings.telescope_man)},
+          {"telescope_astronomer", links_json(readings.telescope_astronomer)}};
+}
+
+std::string view_json(const View& view) {
+  Json json = header_json(view);
+  Json map = Json::array();
+  for (const std::vector<double>& row : view.map) {
+    Json values = Json::array();
+    for (double value : row) values.push_back(json_number(static_cast<float>(value)));
+    map.push_back(std::move(values));
+  }
+  json["measure"] = {{"name", view.measure.name}, {"values", std::move(map)}};
+  if (view.readings) {
+    json.update(readings_json(*view.readings));
+  } else {
+    json["strongest"] = Json::array();
+    for (const StrongestLinks& links : view.links) {
+      for (const StrongestLink& link : links.to) {
+        Json entry = {{"from", view.names[static_cast<std::size_t>(links.from)]}, {"to", view.names[static_cast<std::size_t>(link.to)]}};
+        entry.update(link_json(link.link));
+        json["strongest"].push_back(std::move(entry));
+      }
+    }
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string head_json_text(const View& view, HeadId id) {
+  Json json = header_json(view);
+  json.update(head_json(id));
+  json["weights"] = Json::array();
+  for (Index from : view.shown) {
+    Json row = Json::array();
+    for (Index to : view.shown) row.push_back(json_number(view.table.weight(id, from, to)));
+    json["weights"].push_back(std::move(row));
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string run(const Options& options) {
+  if (options.layer.has_value() != options.head.has_value()) throw Error("--layer and --head are given together");
+  const View view = gather(options);
+  if (options.layer) {
+    const HeadId id{*options.layer, *options.head};
+    view.table.weight(id, 0, 0);  // throws where there is no such head
+    return options.json ? head_json_text(view, id) : head_text(view, id, this_terminal());
+  }
+  return options.json ? view_json(view) : view_text(view, this_terminal());
+}
+
+}  // namespace
+
+void add_view(CLI::App& app, std::string& output) {
+  CLI::App* command = app.add_subcommand("view", "All heads on one text: a map, the readings of the telescope sentence, one head's table");
+  auto options = std::make_shared<Options>();
+  command->footer(kFooter);
+  add_text(*command, options->text);
+  add_model_option(*command, options->model);
+  command->add_option("--measure", options->measure, fmt::format("What the map shows: {}", fmt::join(measure_names(), ", ")))->type_name("NAME");
+  add_number(*command, "--layer", options->layer, "With --head: show this head's whole table");
+  add_number(*command, "--head", options->head, "Counted from 0, as layers are");
+  CLI::Option* pieces = command->add_flag("--pieces", options->pieces, "Show the tokenizer's pieces");
+  command->add_flag("--words", options->words, "Show whole words (the default)")->excludes(pieces);
+  CLI::Option* special = command->add_flag("--special", options->special, "Show [CLS] and [SEP] and let them compete");
+  command->add_flag("--no-special", options->no_special, "Leave them out (the default)")->excludes(special);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, &output] { output = run(*options); });
+}
+
+}  // namespace mha::app

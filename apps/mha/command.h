@@ -1,0 +1,28 @@
+// What a sub-command of `mha` is: a function that adds itself to the command line and, once chosen, leaves its whole output in one string.
+// main.cpp prints it at the end, so that a command that fails has printed nothing. Errors are thrown (mha::Error), never printed here.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace mha::app {
+
+/// Empty where `text` is a whole number of 64 bits, what is wrong with it otherwise.
+std::string is_whole_number(const std::string& text);
+
+inline constexpr const char* kTelescope = "The man saw the astronomer with a telescope.";
+
+/// Adds an option that takes a whole number of 64 bits; anything else, too large ones included, is refused when parsed.
+template <class Number>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Number& value, const std::string& description) {
+  return command.add_option(name, value, description)->check(CLI::Validator(is_whole_number, ""))->type_name("N");
+}
+
+/// Adds the text, the telescope sentence where none is given.
+void add_text(CLI::App& command, std::string& text);
+
+void add_view(CLI::App& app, std::string& output);
+void add_find(CLI::App& app, std::string& output);
+void add_shapes(CLI::App& app, std::string& output);
+
+}  // namespace mha::app

@@ -1,0 +1,94 @@
+// The command `mha`: chooses the sub-command, prints its output or one line of error. Exit code 0: done; 2: bad input; 1: failure.
+// What a sub-command does stands in its own cmd_x.cpp.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "command.h"
+#include "mha/error.h"
+#include "mha/tensor.h"
+#include "mha/version.h"
+#include "terminal.h"
+
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kBadInput = 2;
+
+constexpr const char* kFooter = R"(Examples:
+  mha view                                  all heads on the telescope sentence
+  mha view "The bank raised its rates."     ... on another text
+  mha view --layer 5 --head 4               one head's whole table
+  mha find --from telescope --to man        heads ranked by one link
+  mha shapes --d-model 512 --heads 8 --tokens 2
+
+`mha COMMAND --help` says more. Layers and heads count from 0.)";
+
+int fail(int code, const std::string& message) {
+  fmt::print(stderr, "mha: {}\n", mha::app::one_line(message));
+  return code;
+}
+
+/// What the parser says, in words that tell what to do.
+std::string parse_message(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && app.get_subcommands().empty()) {
+    if (argc < 2) return "no command given: view, find or shapes (mha --help)";
+    return fmt::format("no command \"{}\": there are view, find and shapes (mha --help)", argv[1]);
+  }
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !app.get_subcommands().empty()) {
+    return fmt::format("{} (a TEXT of several words needs quotes; mha {} --help)", error.what(), app.get_subcommands().front()->get_name());
+  }
+  return error.what();
+}
+
+int print_out(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? 0 : fail(kFailure, "cannot write to standard output");
+}
+
+}  // namespace
+
+std::string mha::app::is_whole_number(const std::string& text) {
+  mha::Index value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return fmt::format("{} is too large a number", text);
+  return error == std::errc() && end == text.data() + text.size() ? std::string() : fmt::format("\"{}\" is not a whole number", text);
+}
+
+void mha::app::add_text(CLI::App& command, std::string& text) {
+  text = kTelescope;
+  command.add_option("TEXT", text, fmt::format("The text, as one argument (default: {})", kTelescope))->type_name("");
+}
+
+int main(int argc, char** argv) {
+  mha::app::use_utf8();
+  CLI::App app("A microscope for the heads of multi-head attention.", "mha");
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("mha ") + mha::kVersion);
+  app.require_subcommand(1);
+  std::string output;
+  try {
+    mha::app::add_view(app, output);
+    mha::app::add_find(app, output);
+    mha::app::add_shapes(app, output);
+    app.parse(argc, argv);
+    return print_out(output);
+  } catch (const CLI::CallForVersion& version) {
+    return print_out(fmt::format("{}\n", version.what()));
+  } catch (const CLI::CallForHelp&) {
+    return print_out(app.help());
+  } catch (const CLI::ParseError& error) {
+    return fail(kBadInput, parse_message(app, error, argc, argv));
+  } catch (const mha::Error& error) {
+    return fail(kBadInput, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kFailure, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(kFailure, error.what());
+  }
+}

@@ -1,0 +1,29 @@
+// Where the model is and how it is opened: shared by the commands that need one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "mha/model/tokenizer.h"
+#include "mha/model/transformer.h"
+
+namespace mha::app {
+
+struct OpenModel {
+  std::string folder;
+  std::string name;  // the folder's own
+  Tokenizer tokenizer;
+  Transformer transformer;
+};
+
+/// Adds --model to a command.
+void add_model_option(CLI::App& command, std::string& folder);
+
+/// Opens `folder`, the default model where it is empty. Throws IoError, saying what to do, where it is not there.
+OpenModel open_model(const std::string& folder);
+
+/// $XDG_CACHE_HOME/mha or $HOME/.cache/mha; nothing where neither is set.
+std::optional<std::string> cache_folder();
+
+}  // namespace mha::app

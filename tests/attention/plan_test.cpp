@@ -1,0 +1,86 @@
+// Plans: tasks cover every row once, what decides results depends on one sequence's sizes alone, and the scratch estimate is enough.
+#include "attention/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/gen.h"
+#include "support/isa_test.h"
+#include "support/problem.h"
+
+namespace mha::test {
+namespace {
+
+using attention::Plan;
+using attention::Task;
+
+class PlanTest : public IsaTest {
+ protected:
+  static Plan plan_of(const Instance& instance, attention::Problem& lowered) {
+    spec_ = instance.spec();
+    inputs_ = instance.inputs();
+    lowered = attention::lower(spec_, inputs_, {.out = {}, .lse = {}, .weights = {}});
+    return attention::make_plan(lowered, *kernels::current());
+  }
+  static AttentionSpec spec_;
+  static AttentionInputs inputs_;
+};
+AttentionSpec PlanTest::spec_;
+AttentionInputs PlanTest::inputs_;
+INSTANTIATE_TEST_SUITE_P(Isa, PlanTest, testing::ValuesIn(kernel_isas()), isa_name);
+
+TEST_P(PlanTest, TasksCoverEveryRowOnce) {
+  check("tasks under " + GetParam(), [] {
+    Problem p = *gen::problem({DType::F32, DType::Bf16});
+    p.q_len *= *rc::gen::element<Index>(1, 1, 20);
+    const Instance instance(p);
+    attention::Problem lowered{};
+    const Plan plan = plan_of(instance, lowered);
+    RC_ASSERT(plan.rows_per_task % plan.panel_lanes == 0);
+    RC_ASSERT(plan.key_tile >= 1 && plan.key_tile <= attention::kMaxTileKeys);
+    const Index rows = p.q_len * p.group;
+    std::vector<int> done(static_cast<std::size_t>(p.batch * p.kv_heads * rows), 0);
+    for (Index i = 0; i < plan.tasks; ++i) {
+      const Task task = attention::task_at(lowered, plan, i);
+      RC_ASSERT(task.batch >= 0 && task.batch < p.batch && task.kv_head >= 0 && task.kv_head < p.kv_heads);
+      RC_ASSERT(task.rows >= 1 && task.first_row >= 0 && task.first_row + task.rows <= rows);
+      for (Index r = 0; r < task.rows; ++r) ++done[static_cast<std::size_t>((task.batch * p.kv_heads + task.kv_head) * rows + task.first_row + r)];
+    }
+    for (const int times : done) RC_ASSERT(times == 1);
+  });
+}
+
+TEST_P(PlanTest, WhatDecidesResultsIgnoresTheBatch) {
+  check("key tiles and rows under " + GetParam(), [] {
+    Problem p = *gen::problem({DType::F32});
+    p.kv_lengths.clear();
+    p.layout = Layout::Dense;
+    attention::Problem lowered{};
+    const Instance one(p);
+    const Plan a = plan_of(one, lowered);
+    p.batch = 7;
+    const Instance seven(p);
+    const Plan b = plan_of(seven, lowered);
+    RC_ASSERT(a.key_tile == b.key_tile);
+    RC_ASSERT(a.rows_per_task == b.rows_per_task);
+    RC_ASSERT(a.blocks == b.blocks);
+  });
+}
+
+TEST_P(PlanTest, ScratchIsEnough) {
+  check("a call takes no more than was planned, under " + GetParam(), [] {
+    Problem p = *gen::problem({DType::F32, DType::Bf16});
+    p.q_len *= *rc::gen::element<Index>(1, 1, 9);
+    p.mask = *rc::gen::element(Mask{}, causal());
+    const Instance instance(p);
+    attention::Problem lowered{};
+    const Plan plan = plan_of(instance, lowered);
+    Workspace workspace(serial_executor());
+    static_cast<void>(run(instance, workspace));
+    RC_ASSERT(workspace.bytes() <= plan.scratch + 64);
+  });
+}
+
+}  // namespace
+}  // namespace mha::test

@@ -1,0 +1,52 @@
+// Fixture of all leaf tests: the table of the ISA under test, and numbers in memory that is guarded on both sides.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/table.h"
+#include "support/guard.h"
+#include "support/isa_test.h"
+#include "support/near.h"
+
+namespace mha::test {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+/// What outputs hold before a leaf runs, to see what it left alone.
+inline constexpr float kUntouched = -12345.0F;
+
+class LeafTest : public IsaTest {
+ protected:
+  static const kernels::KernelTable& table() { return *kernels::current(); }
+  static Index lanes() { return table().lanes; }
+};
+
+inline Guarded<float> normals(Index count, std::uint64_t seed, Guard guard = Guard::After) {
+  Guarded<float> numbers(count, guard);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+inline Guarded<float> filled(Index count, float value, Guard guard = Guard::After) {
+  Guarded<float> numbers(count, guard);
+  for (float& number : numbers) number = value;
+  return numbers;
+}
+
+inline Guarded<float> copy_of(const Guarded<float>& from) {
+  Guarded<float> numbers(static_cast<Index>(from.size()));
+  std::copy(from.begin(), from.end(), numbers.begin());
+  return numbers;
+}
+
+/// Equal bits, or both NaN.
+inline bool same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b); }
+
+}  // namespace mha::test

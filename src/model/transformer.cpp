@@ -168,7 +168,7 @@ void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Wo
   const Index rows = batch * length;
   if (rows == 0) return;
 
-  Arena& arena = workspace.arena(0);
+  Arena& arena = workspace.caller_arena();
   const ArenaScope scope(arena);
   const Dims narrow{batch, length, m.config.d_model};
   const Dims wide{batch, length, m.config.hidden_width};

@@ -2,16 +2,6 @@
 # which dispatch.cpp includes. Only these files see ISA flags; tools/check_isa_objects.sh proves that nothing of them leaks.
 
 set_property(GLOBAL PROPERTY MHA_ISAS "")
-# mha_sources(<target> <file>...): temporary, while rooms are being written: lists only what is there already.
-function(mha_sources target)
-  foreach(file ${ARGN})
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-      target_sources(${target} PRIVATE ${file})
-    else()
-      message(STATUS "not there yet: ${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-    endif()
-  endforeach()
-endfunction()
 
 # mha_add_isa(<name> [FLAGS <flag>...] [NEEDS <feature>...]): compiles isa_<name>.cpp of the calling room into `mha` with these flags and
 # registers it as usable where the CPU and operating system have all features (names of __builtin_cpu_supports). Call best first.
@@ -19,10 +9,6 @@ endfunction()
 function(mha_add_isa name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FLAGS;NEEDS")
   set(file ${CMAKE_CURRENT_SOURCE_DIR}/isa_${name}.cpp)
-  if(NOT EXISTS ${file})
-    message(STATUS "not there yet: ${file}")
-    return()
-  endif()
   set(options ${arg_FLAGS} -O3 -fno-exceptions -fno-rtti -fno-lto -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND options -Wno-maybe-uninitialized -Wno-uninitialized)

@@ -68,10 +68,10 @@ Index named_word(const char* option, const std::string& word, const Sentence& se
 Found find(const Options& options) {
   const OpenModel model = open_model(options.model);
   const Sentence sentence = read_sentence(model.tokenizer, options.text);
-  const Index from = named_word("--from", options.from, sentence, model.tokenizer);
-  const Index to = named_word("--to", options.to, sentence, model.tokenizer);
   Workspace workspace;
   const HeadTable table = read_heads(model.transformer, sentence.ids, sentence.words, workspace);
+  const Index from = named_word("--from", options.from, sentence, model.tokenizer);
+  const Index to = named_word("--to", options.to, sentence, model.tokenizer);
   const UsualWeights usual = cached_usual_weights(model);
 
   const std::vector<std::string> names = word_names(sentence.words);

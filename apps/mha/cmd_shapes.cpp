@@ -101,7 +101,8 @@ Tensor scores_of(const MhaTrace& trace) {
       for (Index k = 0; k < trace.k.size(1); ++k) {
         const float* key = trace.k.as<float>() + k * trace.k.stride(1) + (h / group) * trace.k.stride(2);
         double sum = 0.0;
-        for (Index d = 0; d < dim; ++d) sum += static_cast<double>(query[d * trace.q.stride(3)]) * static_cast<double>(key[d * trace.k.stride(3)]);
+        for (Index d = 0; d < dim; ++d)
+          sum += static_cast<double>(query[d * trace.q.stride(3)]) * static_cast<double>(key[d * trace.k.stride(3)]);
         *out++ = static_cast<float>(sum * scale);
       }
     }
@@ -190,13 +191,17 @@ Walk walk_through(const Options& options) {
   fill_normal(x);
   walk.steps.push_back({"X", "input", x.shape()});
   Workspace workspace;
-  layer.forward({.x = x}, {.y = y, .weights = table, .hook = [&](const MhaTrace& trace) {
-                             add_projections(walk, weights, naive.heads.front(), trace);
-                             scores = scores_of(trace);
-                             per_head = trace.head_out.shape;
-                             one_head = part(trace.head_out, {0, 2});
-                             concat = concatenate(trace.head_out);
-                           }},
+  layer.forward({.x = x},
+                {.y = y,
+                 .weights = table,
+                 .hook =
+                     [&](const MhaTrace& trace) {
+                       add_projections(walk, weights, naive.heads.front(), trace);
+                       scores = scores_of(trace);
+                       per_head = trace.head_out.shape;
+                       one_head = part(trace.head_out, {0, 2});
+                       concat = concatenate(trace.head_out);
+                     }},
                 workspace);
   compare(scores, table, walk);
   walk.output_off = output_difference(concat, weights.wo, y);

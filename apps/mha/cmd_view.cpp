@@ -58,21 +58,23 @@ const MeasureInfo& chosen_measure(const std::string& name) {
   throw Error(fmt::format("--measure: no measure \"{}\"; there are {}", name, fmt::join(measure_names(), ", ")));
 }
 
-/// The one unit that the model reads as `word`; -1 where there is none or several.
-Index only_unit(const std::vector<Unit>& units, const std::string& word) {
+/// The one unit that the model reads as `word`, which it may cut into pieces; -1 where there is none or several.
+Index only_unit(const std::vector<Unit>& units, const Tokenizer& tokenizer, const std::string& word) {
+  const Sentence alone = read_sentence(tokenizer, word);
+  const std::string& key = alone.words[static_cast<std::size_t>(plain_units(alone.words).front())].key;
   Index found = -1;
   for (std::size_t i = 0; i < units.size(); ++i) {
-    if (units[i].key != word || units[i].special) continue;
+    if (units[i].special || (units[i].text != word && (key.empty() || units[i].key != key))) continue;
     if (found >= 0) return -1;
     found = static_cast<Index>(i);
   }
   return found;
 }
 
-std::optional<Readings> find_readings(const View& view) {
-  const Index man = only_unit(view.units, "man");
-  const Index astronomer = only_unit(view.units, "astronomer");
-  const Index telescope = only_unit(view.units, "telescope");
+std::optional<Readings> find_readings(const View& view, const Tokenizer& tokenizer) {
+  const Index man = only_unit(view.units, tokenizer, "man");
+  const Index astronomer = only_unit(view.units, tokenizer, "astronomer");
+  const Index telescope = only_unit(view.units, tokenizer, "telescope");
   if (man < 0 || astronomer < 0 || telescope < 0) return std::nullopt;
   const auto name = [&](Index unit) { return view.names[static_cast<std::size_t>(unit)]; };
   return Readings{.man = name(man),
@@ -127,7 +129,7 @@ View gather(const Options& options) {
       view.map.back().push_back(measure(view.measure.measure, view.table, {layer, head}, units, view.shown));
     }
   }
-  view.readings = find_readings(view);
+  view.readings = find_readings(view, model.tokenizer);
   if (!view.readings) view.links = strongest_links(view);
   return view;
 }
@@ -200,6 +202,8 @@ std::string head_json_text(const View& view, HeadId id) {
 
 std::string run(const Options& options) {
   if (options.layer.has_value() != options.head.has_value()) throw Error("--layer and --head are given together");
+  if (options.pieces && options.words) throw Error("--pieces and --words exclude each other");
+  if (options.special && options.no_special) throw Error("--special and --no-special exclude each other");
   const View view = gather(options);
   if (options.layer) {
     const HeadId id{*options.layer, *options.head};
@@ -217,13 +221,14 @@ void add_view(CLI::App& app, std::string& output) {
   command->footer(kFooter);
   add_text(*command, options->text);
   add_model_option(*command, options->model);
-  command->add_option("--measure", options->measure, fmt::format("What the map shows: {}", fmt::join(measure_names(), ", ")))->type_name("NAME");
+  command->add_option("--measure", options->measure, fmt::format("What the map shows: {}", fmt::join(measure_names(), ", ")))
+      ->type_name("NAME");
   add_number(*command, "--layer", options->layer, "With --head: show this head's whole table");
   add_number(*command, "--head", options->head, "Counted from 0, as layers are");
-  CLI::Option* pieces = command->add_flag("--pieces", options->pieces, "Show the tokenizer's pieces");
-  command->add_flag("--words", options->words, "Show whole words (the default)")->excludes(pieces);
-  CLI::Option* special = command->add_flag("--special", options->special, "Show [CLS] and [SEP] and let them compete");
-  command->add_flag("--no-special", options->no_special, "Leave them out (the default)")->excludes(special);
+  command->add_flag("--pieces", options->pieces, "Show the tokenizer's pieces");
+  command->add_flag("--words", options->words, "Show whole words (the default)");
+  command->add_flag("--special", options->special, "Show [CLS] and [SEP] and let them compete");
+  command->add_flag("--no-special", options->no_special, "Leave them out (the default)");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &output] { output = run(*options); });
 }

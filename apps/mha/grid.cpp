@@ -67,12 +67,15 @@ char tenths(double share_of_top) {
   return tenth <= 0 ? '.' : tenth > 9 ? '#' : static_cast<char>('0' + tenth);
 }
 
-/// Rows are numbered; the number of a column is written downwards over it. Tenths are of `top`.
+/// Rows are numbered; the number of a column is written downwards over it.
 std::string draw_dense(const Grid& grid, const Terminal& terminal) {
   const int digits = static_cast<int>(std::to_string(std::max(grid.rows.size(), grid.columns.size())).size());
   const int label = digits + 1 + longest(grid.rows);
   const auto room = static_cast<std::size_t>(std::max(terminal.width - label - 1, 10));
-  std::string out = "One character a weight, in tenths: . is less than 0.05, 1 about 0.1, # over 0.95.\n";
+  std::string out =
+      wrap(fmt::format("One character a number, in tenths of {}: . is less than half a tenth, # all or nearly.", number(grid.top)),
+           terminal.width, 0);
+  out += '\n';
   for (std::size_t column = grid.rows.size(); column < grid.columns.size(); ++column) {
     out += fmt::format("Column {} is {}.\n", column + 1, grid.columns[column]);
   }

@@ -122,6 +122,7 @@ std::string wrap_items(const std::vector<std::string>& items, std::string_view s
     const int columns = display_width(item);
     const int apart = static_cast<int>(separator.size());
     if (column > indent && column + apart + columns > width) {
+      while (!out.empty() && out.back() == ' ') out.pop_back();
       out += '\n';
       out.append(static_cast<std::size_t>(indent), ' ');
       column = indent;

@@ -24,7 +24,8 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;  // raise when the computation or the file changes
 
-/// 64-bit hash in the manner of FNV-1a, eight bytes a step with a shift that lets high bits reach low ones. Against accidents, not attackers.
+/// 64-bit hash in the manner of FNV-1a, eight bytes a step with a shift that lets high bits reach low ones. Against accidents, not
+/// attackers.
 class Hash {
  public:
   void add(std::string_view bytes) {

@@ -33,7 +33,7 @@ std::string special_names(const View& view) {
 
 std::string header(const View& view, const Terminal& terminal) {
   std::string words;
-  for (Index unit : view.shown) words += fmt::format("{}{}", words.empty() ? "" : " ", name(view, unit));
+  for (Index unit : view.shown) words += fmt::format("{}{}", words.empty() ? "" : " ", shorten(name(view, unit), 2 * kLongestName));
   const char* kind = view.pieces ? "pieces" : "words";
   std::string out = bold(wrap(one_line(view.text), terminal.width, 0), terminal) + "\n";
   out += wrap(fmt::format("{}: {} layers x {} heads, counted from 0", printable(view.model), view.table.layers(), view.table.heads()),
@@ -76,11 +76,11 @@ std::string first_reading(const View& view, const Readings& readings, const Term
     out += fmt::format("  {}   {} -> {} {:.3f}   {} -> {} {:.3f}\n", head_name(chain.id), readings.man, readings.astronomer, chain.first,
                        readings.astronomer, readings.telescope, chain.second);
   }
-  const std::string others = view.special ? fmt::format("{} included", special_names(view)) : fmt::format("{} left out", special_names(view));
+  const std::string others =
+      view.special ? fmt::format("{} included", special_names(view)) : fmt::format("{} left out", special_names(view));
   out += '\n';
-  out += paragraph(fmt::format("Strongest: of all other {} of the text, punctuation included, {}.",
-                                      view.pieces ? "pieces" : "words", others),
-                          terminal);
+  out += paragraph(
+      fmt::format("Strongest: of all other {} of the text, punctuation included, {}.", view.pieces ? "pieces" : "words", others), terminal);
   return out;
 }
 
@@ -102,9 +102,10 @@ std::string reverse_links(const Readings& readings, const Terminal& terminal) {
 std::string strongest_text(const View& view, const Terminal& terminal) {
   const char* unit = view.pieces ? "piece" : "word";
   std::string out = title(fmt::format("each {}'s strongest links", unit), terminal);
-  out += paragraph(fmt::format("To other {}s of the text, {} {}. Each with its largest weight of all heads, and that head: L layer, H head.",
-                               unit, special_names(view), view.special ? "included" : "left out"),
-                   terminal);
+  out +=
+      paragraph(fmt::format("To other {}s of the text, {} {}. Each with its largest weight of all heads, and that head: L layer, H head.",
+                            unit, special_names(view), view.special ? "included" : "left out"),
+                terminal);
   const auto short_name = [&](Index unit_index) { return shorten(name(view, unit_index), kLongestName); };
   const auto item = [&](const StrongestLink& link) {
     return fmt::format("{} {:.2f} L{} H{}", short_name(link.to), link.link.weight, link.link.id.layer, link.link.id.head);
@@ -119,7 +120,8 @@ std::string strongest_text(const View& view, const Terminal& terminal) {
     std::vector<std::string> items;
     for (const StrongestLink& link : links.to) items.push_back(&link == &links.to.back() ? item(link) : pad_right(item(link), item_width));
     if (items.empty()) items.push_back(fmt::format("none: there is no other {}", unit));
-    out += fmt::format("  {} -> {}\n", pad_right(short_name(links.from), from_width), wrap_items(items, "  ", terminal.width, from_width + 6));
+    out +=
+        fmt::format("  {} -> {}\n", pad_right(short_name(links.from), from_width), wrap_items(items, "  ", terminal.width, from_width + 6));
   }
   out += '\n';
   return out + paragraph("All heads ranked by one link: mha find --from WORD --to WORD TEXT", terminal);
@@ -152,9 +154,9 @@ std::string head_text(const View& view, HeadId id, const Terminal& terminal) {
   std::string out = header(view, terminal);
   out += title(fmt::format("layer {}, head {}", id.layer, id.head), terminal);
   const std::string rest = hidden ? fmt::format(" (rest): what goes to {}.", special_names(view)) : std::string();
-  out += paragraph(fmt::format("Each row is one {} attending, each column what it attends to; a row sums to 1.{}",
-                               view.pieces ? "piece" : "word", rest),
-                   terminal);
+  out += paragraph(
+      fmt::format("Each row is one {} attending, each column what it attends to; a row sums to 1.{}", view.pieces ? "piece" : "word", rest),
+      terminal);
   return out + draw(grid, terminal) + scale(grid, terminal);
 }
 

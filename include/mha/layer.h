@@ -24,11 +24,11 @@ namespace mha {
 struct MhaConfig {
   Index d_model = 0;
   Index heads = 0;
-  Index kv_heads = 0;     // 0: heads
-  Index head_dim = 0;     // 0: d_model / heads, which must divide; otherwise free of d_model
-  Index key_width = 0;    // width of the tensor keys are projected from; 0: d_model
-  Index value_width = 0;  // width of the tensor values are projected from; 0: key_width
-  bool bias = true;       // whether all four projections have one
+  Index kv_heads = 0;            // 0: heads
+  Index head_dim = 0;            // 0: d_model / heads, which must divide; otherwise free of d_model
+  Index key_width = 0;           // width of the tensor keys are projected from; 0: d_model
+  Index value_width = 0;         // width of the tensor values are projected from; 0: key_width
+  bool bias = true;              // whether all four projections have one
   AttentionSpec attention = {};  // its dropout acts in training only
 };
 
@@ -36,7 +36,7 @@ struct MhaConfig {
 /// (head_dim not given), heads not a multiple of kv_heads, or a size is below 1.
 MhaConfig resolved(MhaConfig config);
 
-/// The layer's weights as torch keeps them: [outputs, inputs]. Biases are absent where the config has none. f32, bf16 or f16.
+/// The layer's weights as torch keeps them: [outputs, inputs]. Biases are absent where the config has none. f32, bf16, f16, or all f64.
 struct MhaWeights {
   ConstTensorView wq;       // [heads * head_dim, d_model]
   ConstTensorView wk;       // [kv_heads * head_dim, key_width]
@@ -59,7 +59,7 @@ struct MhaParameters {
 MhaParameters xavier_parameters(const MhaConfig& config, std::uint64_t seed);
 
 struct MhaInputs {
-  ConstTensorView x;             // [batch, q_len, d_model], f32
+  ConstTensorView x;             // [batch, q_len, d_model], f32 (f64 where the weights are)
   ConstTensorView key = {};      // [batch, kv_len, key_width]; absent: x
   ConstTensorView value = {};    // [batch, kv_len, value_width]; absent: key
   ConstTensorView allowed = {};  // as in AttentionInputs
@@ -81,7 +81,7 @@ struct MhaTrace {
 using MhaHook = std::function<void(const MhaTrace&)>;
 
 struct MhaOutputs {
-  TensorView y;             // [batch, q_len, d_model], f32
+  TensorView y;             // [batch, q_len, d_model], as x; may be x itself
   TensorView weights = {};  // on request, as in AttentionOutputs
   MhaHook hook = {};
 };
@@ -106,9 +106,9 @@ class MultiHeadAttention {
 
 /// One head of the naive form: its own matrices, projecting down to head_dim, written as in X W.
 struct NaiveHead {
-  Tensor wq;  // [d_model, head_dim]
-  Tensor wk;  // [key_width, head_dim]
-  Tensor wv;  // [value_width, head_dim]
+  Tensor wq;          // [d_model, head_dim]
+  Tensor wk;          // [key_width, head_dim]
+  Tensor wv;          // [value_width, head_dim]
   Tensor bq, bk, bv;  // [head_dim] or absent
 };
 

@@ -39,8 +39,8 @@ void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView
   const float* weights = pieces.as<float>();
   float* out = folded.as<float>();
   for (const Unit& unit : units) {
-    MHA_CHECK(ShapeError, unit.first >= 0 && unit.count >= 1 && unit.first + unit.count <= pieces.size(0), "fold_pieces: unit \"", unit.text,
-              "\" ends at piece ", unit.first + unit.count, " of ", pieces.size(0));
+    MHA_CHECK(ShapeError, unit.first >= 0 && unit.count >= 1 && unit.first + unit.count <= pieces.size(0), "fold_pieces: unit \"",
+              unit.text, "\" ends at piece ", unit.first + unit.count, " of ", pieces.size(0));
   }
   for (Index from = 0; from < count; ++from) {
     const Unit& row = units[static_cast<std::size_t>(from)];

@@ -61,13 +61,20 @@ double distance(const Row& row) {  // sum a |i - j| (Clark)
 
 double of_row(Measure which, const Row& row) {
   switch (which) {
-    case Measure::Special: return special_share(row);
-    case Measure::Entropy: return entropy(row);
-    case Measure::Confidence: return confidence(row);
-    case Measure::Previous: return weight_at(row, row.from - 1);
-    case Measure::Next: return weight_at(row, row.from + 1);
-    case Measure::Self: return weight_at(row, row.from);
-    case Measure::Distance: return distance(row);
+    case Measure::Special:
+      return special_share(row);
+    case Measure::Entropy:
+      return entropy(row);
+    case Measure::Confidence:
+      return confidence(row);
+    case Measure::Previous:
+      return weight_at(row, row.from - 1);
+    case Measure::Next:
+      return weight_at(row, row.from + 1);
+    case Measure::Self:
+      return weight_at(row, row.from);
+    case Measure::Distance:
+      return distance(row);
   }
   return 0.0;
 }

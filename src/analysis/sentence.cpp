@@ -10,7 +10,8 @@ namespace {
 constexpr std::string_view kUnknown = "[UNK]";  // of WordPiece: says nothing about which word it was
 
 Unit piece_unit(const Encoding& encoding, std::size_t i) {
-  return {.text = encoding.tokens[i], .key = encoding.tokens[i], .first = static_cast<Index>(i), .count = 1, .special = encoding.special[i]};
+  return {
+      .text = encoding.tokens[i], .key = encoding.tokens[i], .first = static_cast<Index>(i), .count = 1, .special = encoding.special[i]};
 }
 
 /// The word of pieces [first, end).

@@ -59,8 +59,8 @@ void UsualWeights::add(const HeadTable& table, std::span<const Unit> words) {
 }
 
 std::optional<double> UsualWeights::at(HeadId id, Index distance) const {
-  MHA_CHECK(ShapeError, id.layer >= 0 && id.layer < layers && id.head >= 0 && id.head < heads, "usual: layer ", id.layer, ", head ", id.head,
-            " of ", layers, " x ", heads);
+  MHA_CHECK(ShapeError, id.layer >= 0 && id.layer < layers && id.head >= 0 && id.head < heads, "usual: layer ", id.layer, ", head ",
+            id.head, " of ", layers, " x ", heads);
   if (seen(distance) == 0) return std::nullopt;
   const std::size_t base = static_cast<std::size_t>((id.layer * heads + id.head) * kDistances);
   return sums[base + slot(distance)] / static_cast<double>(seen(distance));

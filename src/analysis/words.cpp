@@ -53,8 +53,8 @@ Index find_word(std::span<const Unit> words, const WordName& name) {
   const std::vector<Index> found = matches(words, name);
   const Index count = static_cast<Index>(found.size());
   MHA_CHECK(Error, count > 0, "no word \"", name.text, "\" in the text; its words are: ", list_words(words));
-  MHA_CHECK(Error, count == 1 || name.number > 0, "\"", name.text, "\" is ", count, " words of the text; choose ", name.text, "#1", count > 2 ? " ... " : " or ",
-            name.text, '#', count, ": ", list_words(words));
+  MHA_CHECK(Error, count == 1 || name.number > 0, "\"", name.text, "\" is ", count, " words of the text; choose ", name.text, "#1",
+            count > 2 ? " ... " : " or ", name.text, '#', count, ": ", list_words(words));
   MHA_CHECK(Error, name.number <= count, "no word \"", name.text, "#", name.number, "\": the text has \"", name.text, "\" ", count,
             count == 1 ? " time: " : " times: ", list_words(words));
   return found[static_cast<std::size_t>(name.number == 0 ? 0 : name.number - 1)];

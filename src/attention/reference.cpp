@@ -28,12 +28,18 @@ Index offset_of_element(const Dims& shape, const Dims& strides, const Position& 
 double load(const ConstTensorView& view, const Position& at) {
   const Index i = offset_of_element(view.shape, view.strides, at);
   switch (view.dtype) {
-    case DType::F32: return view.as<float>()[i];
-    case DType::F64: return view.as<double>()[i];
-    case DType::Bf16: return view.as<Bf16>()[i].to_float();
-    case DType::F16: return view.as<F16>()[i].to_float();
-    case DType::Bool: return view.as<bool>()[i] ? 1 : 0;
-    case DType::I64: return static_cast<double>(view.as<Index>()[i]);
+    case DType::F32:
+      return view.as<float>()[i];
+    case DType::F64:
+      return view.as<double>()[i];
+    case DType::Bf16:
+      return view.as<Bf16>()[i].to_float();
+    case DType::F16:
+      return view.as<F16>()[i].to_float();
+    case DType::Bool:
+      return view.as<bool>()[i] ? 1 : 0;
+    case DType::I64:
+      return static_cast<double>(view.as<Index>()[i]);
   }
   return 0;
 }
@@ -75,13 +81,13 @@ std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& 
   const auto* bias = std::get_if<DenseBias>(&spec.bias);
   std::vector<double> scores(static_cast<std::size_t>(keys), -kInf);
   visible.assign(static_cast<std::size_t>(keys), false);
-  if (in.q.size(3) == 0) return scores;  // rule 5: of zero-size q and k there are no scores
+  if (in.q.size(3) == 0) return scores;               // rule 5: of zero-size q and k there are no scores
   for (Index key = 0; key < context.kv_len; ++key) {  // keys at and beyond kv_lengths[b] do not exist
     const Position pair = {row.b, row.h, row.q, key};
     const double added = bias != nullptr ? load(bias->values, pair) : 0;
-    if (!spec.mask.sees(row.q, key, context)) continue;           // rule 4: all masks intersect
-    if (in.allowed && load(in.allowed, pair) == 0) continue;      // True = may attend
-    if (added == -kInf) continue;                                 // rule 5: a bias of -inf hides
+    if (!spec.mask.sees(row.q, key, context)) continue;       // rule 4: all masks intersect
+    if (in.allowed && load(in.allowed, pair) == 0) continue;  // True = may attend
+    if (added == -kInf) continue;                             // rule 5: a bias of -inf hides
     double product = 0;
     for (Index d = 0; d < in.q.size(3); ++d) {
       product += load(in.q, {row.b, row.q, row.h, d}) * load(in.k, {row.b, key, row.kv_head, d});

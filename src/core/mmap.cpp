@@ -38,7 +38,7 @@ MappedFile::MappedFile(const std::string& path) {
   // Without O_NONBLOCK a named pipe in place of a model would hang here.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   MHA_CHECK(IoError, file.get() >= 0, path, ": cannot open: ", reason(errno));
-  struct stat status {};
+  struct stat status{};
   MHA_CHECK(IoError, ::fstat(file.get(), &status) == 0, path, ": cannot read its size: ", reason(errno));
   MHA_CHECK(IoError, !S_ISDIR(status.st_mode), path, ": is a directory, not a file");
   MHA_CHECK(IoError, S_ISREG(status.st_mode), path, ": is not a regular file");
@@ -49,8 +49,7 @@ MappedFile::MappedFile(const std::string& path) {
   data_ = data;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);

@@ -153,9 +153,7 @@ const Json& JsonFields::at(const std::string& key) const {
   return *value;
 }
 
-JsonFields JsonFields::object(const std::string& key) const {
-  return {at(key), file_, place_.empty() ? key : place_ + "." + key};
-}
+JsonFields JsonFields::object(const std::string& key) const { return {at(key), file_, place_.empty() ? key : place_ + "." + key}; }
 
 std::string JsonFields::text(const std::string& key) const {
   const Json& value = at(key);

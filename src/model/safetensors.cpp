@@ -45,8 +45,8 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   const std::size_t rest = bytes.size() - model::kLengthBytes;
-  MHA_CHECK(FormatError, length <= model::kMostHeaderBytes, path, ": header length at byte 0 is ", length, ", more than the format's limit of ",
-            model::kMostHeaderBytes);
+  MHA_CHECK(FormatError, length <= model::kMostHeaderBytes, path, ": header length at byte 0 is ", length,
+            ", more than the format's limit of ", model::kMostHeaderBytes);
   MHA_CHECK(FormatError, length <= rest, path, ": header length at byte 0 is ", length, ", but only ", rest, " bytes follow");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + model::kLengthBytes, static_cast<std::size_t>(length));
   MHA_CHECK(FormatError, text.starts_with('{'), path, ": the header at byte ", model::kLengthBytes, " does not begin with '{'");
@@ -79,7 +79,8 @@ std::size_t bytes_of(const Entry& entry, const JsonFields& fields) {
   }
   if (empty) return 0;
   Index bits = 0;
-  if (__builtin_mul_overflow(elements, static_cast<Index>(entry.stored->bits), &bits)) fields.fail("shape", "its size in bits overflows 63 bits");
+  if (__builtin_mul_overflow(elements, static_cast<Index>(entry.stored->bits), &bits))
+    fields.fail("shape", "its size in bits overflows 63 bits");
   if (bits % 8 != 0) fields.fail("shape", core::join("its ", bits, " bits are no whole number of bytes"));
   return static_cast<std::size_t>(bits / 8);
 }
@@ -92,7 +93,8 @@ Entry read_entry(const JsonFields& fields, std::size_t data_begin, std::size_t d
   }
   Entry entry;
   const std::string dtype = fields.text("dtype");
-  const auto stored = std::find_if(model::kStoredDTypes.begin(), model::kStoredDTypes.end(), [&](const auto& s) { return s.name == dtype; });
+  const auto stored =
+      std::find_if(model::kStoredDTypes.begin(), model::kStoredDTypes.end(), [&](const auto& s) { return s.name == dtype; });
   if (stored == model::kStoredDTypes.end()) fields.fail("dtype", core::join(printable(dtype), " is not a dtype of the format"));
   entry.stored = &*stored;
   entry.shape = read_numbers(fields, "shape");
@@ -144,7 +146,8 @@ Header read_header(std::span<const std::byte> bytes, const std::string& path) {
     if (name == model::kMetadataKey) {
       const JsonFields fields(value, path, name);
       for (const auto& [key, content] : value.items()) {
-        MHA_CHECK(FormatError, content.is_string(), path, ": ", name, ": ", printable(key), " is ", content.type_name(), ", a string was expected");
+        MHA_CHECK(FormatError, content.is_string(), path, ": ", name, ": ", printable(key), " is ", content.type_name(),
+                  ", a string was expected");
         header.metadata.emplace(key, content.get<std::string>());
       }
     } else {
@@ -185,7 +188,7 @@ struct SafetensorsFile::Impl {
   std::string path;
   core::MappedFile file;
   Header header;
-  mutable std::mutex mutex;                       // guards aligned_copies
+  mutable std::mutex mutex;  // guards aligned_copies
   mutable std::map<std::string, Tensor> aligned_copies;
 };
 
@@ -213,16 +216,25 @@ ConstTensorView SafetensorsFile::tensor(const std::string& name) const {
   const Entry& entry = impl_->find(name);
   MHA_CHECK(DTypeError, entry.stored->dtype.has_value(), impl_->path, ": tensor ", printable(name), " is ", entry.stored->name,
             "; only F32, F64, BF16, F16, BOOL and I64 can be used");
-  MHA_CHECK(ShapeError, entry.shape.size() <= static_cast<std::size_t>(Dims::kMaxRank), impl_->path, ": tensor ", printable(name), " has rank ",
-            entry.shape.size(), ", at most ", Dims::kMaxRank, " can be used");
+  MHA_CHECK(ShapeError, entry.shape.size() <= static_cast<std::size_t>(Dims::kMaxRank), impl_->path, ": tensor ", printable(name),
+            " has rank ", entry.shape.size(), ", at most ", Dims::kMaxRank, " can be used");
   const DType dtype = *entry.stored->dtype;
   Dims shape;
   switch (entry.shape.size()) {
-    case 1: shape = {entry.shape[0]}; break;
-    case 2: shape = {entry.shape[0], entry.shape[1]}; break;
-    case 3: shape = {entry.shape[0], entry.shape[1], entry.shape[2]}; break;
-    case 4: shape = {entry.shape[0], entry.shape[1], entry.shape[2], entry.shape[3]}; break;
-    default: break;
+    case 1:
+      shape = {entry.shape[0]};
+      break;
+    case 2:
+      shape = {entry.shape[0], entry.shape[1]};
+      break;
+    case 3:
+      shape = {entry.shape[0], entry.shape[1], entry.shape[2]};
+      break;
+    case 4:
+      shape = {entry.shape[0], entry.shape[1], entry.shape[2], entry.shape[3]};
+      break;
+    default:
+      break;
   }
   if (entry.begin == entry.end) {  // no element, but a view that is not the absent one
     alignas(64) static constexpr std::byte kNothing{};

@@ -96,19 +96,22 @@ void write_data(const ConstTensorView& tensor, TemporaryFile& file) {
 void check_names(const std::string& path, std::span<const NamedTensor> tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& item : tensors) {
-    MHA_CHECK(FormatError, !item.name.empty() && item.name != model::kMetadataKey, path, ": a tensor cannot be named ", printable(item.name));
+    MHA_CHECK(FormatError, !item.name.empty() && item.name != model::kMetadataKey, path, ": a tensor cannot be named ",
+              printable(item.name));
     MHA_CHECK(FormatError, names.insert(item.name).second, path, ": two tensors are named ", printable(item.name));
     MHA_CHECK(ShapeError, item.tensor, path, ": tensor ", printable(item.name), " is absent");
   }
 }
 
 std::string_view stored_name(DType dtype) {
-  const auto stored = std::find_if(model::kStoredDTypes.begin(), model::kStoredDTypes.end(), [&](const auto& s) { return s.dtype == dtype; });
+  const auto stored =
+      std::find_if(model::kStoredDTypes.begin(), model::kStoredDTypes.end(), [&](const auto& s) { return s.dtype == dtype; });
   return stored->name;  // every DType has its line there
 }
 
 // The header's JSON, padded so that the data begins at a multiple of 8.
-std::string header_text(const std::string& path, std::span<const NamedTensor* const> order, const std::map<std::string, std::string>& metadata) {
+std::string header_text(const std::string& path, std::span<const NamedTensor* const> order,
+                        const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[std::string(model::kMetadataKey)] = metadata;
   std::size_t offset = 0;

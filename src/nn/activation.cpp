@@ -1,3 +1,5 @@
+// Activations in plain C++ at the baseline ISA, computed in double and rounded once. The exact GELU of f32 goes through a table of Taylor
+// series, since erfc is several times slower.
 #include "nn/activation.h"
 
 #include <array>

@@ -1,11 +1,12 @@
 // The fused layer: x through W_q, W_k, W_v in one pass, heads as a batch dimension of one attention call, W_O. The projections write
 // straight into [batch, length, heads, head_dim]; nothing is ever copied into another layout. Called by users and by src/model.
+#include "mha/layer.h"
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "core/arena.h"
-#include "mha/layer.h"
 #include "nn/layer_checks.h"
 #include "nn/linear.h"
 

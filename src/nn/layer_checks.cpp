@@ -47,7 +47,8 @@ bool is_16_bit(DType dtype) { return dtype == DType::Bf16 || dtype == DType::F16
 void check_matrix(const char* name, const ConstTensorView& view, Index outputs, Index inputs) {
   MHA_CHECK(ShapeError, static_cast<bool>(view), "layer: ", name, " is absent, [", outputs, ", ", inputs, "] is wanted");
   const Dims wanted = {outputs, inputs};
-  MHA_CHECK(ShapeError, view.shape == wanted, "layer: ", name, " has shape ", to_string(view.shape), ", the config wants ", to_string(wanted));
+  MHA_CHECK(ShapeError, view.shape == wanted, "layer: ", name, " has shape ", to_string(view.shape), ", the config wants ",
+            to_string(wanted));
 }
 
 void check_bias(const char* name, const ConstTensorView& view, Index outputs, bool wanted) {
@@ -69,8 +70,14 @@ void check_input(const char* name, const ConstTensorView& view, Index width, DTy
 }  // namespace
 
 DType compute_dtype(const MhaWeights& weights) {
-  const std::array<Named, 8> all = {{{"wq", weights.wq}, {"wk", weights.wk}, {"wv", weights.wv}, {"wo", weights.wo},
-                                     {"bq", weights.bq}, {"bk", weights.bk}, {"bv", weights.bv}, {"bo", weights.bo}}};
+  const std::array<Named, 8> all = {{{"wq", weights.wq},
+                                     {"wk", weights.wk},
+                                     {"wv", weights.wv},
+                                     {"wo", weights.wo},
+                                     {"bq", weights.bq},
+                                     {"bk", weights.bk},
+                                     {"bv", weights.bv},
+                                     {"bo", weights.bo}}};
   const DType dtype = weights.wq.dtype == DType::F64 ? DType::F64 : DType::F32;
   for (const Named& each : all) {
     if (!each.view) continue;
@@ -128,8 +135,8 @@ DType check_naive(const MhaConfig& config, const NaiveParameters& parameters) {
       MHA_CHECK(DTypeError, !*tensor || tensor->dtype() == dtype, "layer: ", number, "a weight is ", name_of(tensor->dtype()), ", wo is ",
                 name_of(dtype));
     }
-    const bool equal = same_bits(head.wk, first.wk) && same_bits(head.wv, first.wv) && same_bits(head.bk, first.bk) &&
-                       same_bits(head.bv, first.bv);
+    const bool equal =
+        same_bits(head.wk, first.wk) && same_bits(head.wv, first.wv) && same_bits(head.bk, first.bk) && same_bits(head.bv, first.bv);
     MHA_CHECK(ShapeError, equal, "layer: naive heads ", h / group * group, " and ", h, " share a kv head (heads ", config.heads,
               ", kv_heads ", config.kv_heads, ") but differ in wk, wv or their biases");
   }
@@ -154,7 +161,8 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   call.kv_len = call.key.size(1);
   MHA_CHECK(ShapeError, call.key.size(0) == call.batch, "layer: key has batch ", call.key.size(0), ", x has batch ", call.batch);
   MHA_CHECK(ShapeError, call.value.size(0) == call.batch, "layer: value has batch ", call.value.size(0), ", x has batch ", call.batch);
-  MHA_CHECK(ShapeError, call.value.size(1) == call.kv_len, "layer: value has length ", call.value.size(1), ", key has length ", call.kv_len);
+  MHA_CHECK(ShapeError, call.value.size(1) == call.kv_len, "layer: value has length ", call.value.size(1), ", key has length ",
+            call.kv_len);
   MHA_CHECK(ShapeError, static_cast<bool>(outputs.y), "layer: y is absent");
   MHA_CHECK(DTypeError, outputs.y.dtype == dtype, "layer: y is ", name_of(outputs.y.dtype), ", x is ", name_of(dtype));
   MHA_CHECK(ShapeError, outputs.y.shape == call.x.shape, "layer: y has shape ", to_string(outputs.y.shape), ", x has shape ",

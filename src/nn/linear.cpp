@@ -1,3 +1,5 @@
+// Packs weights into panels for the `linear` leaf and spreads blocks of rows x panels over the threads. The f64 form is plain loops: it is
+// there for checks, not for speed. Arithmetic itself is the leaf's.
 #include "nn/linear.h"
 
 #include <algorithm>
@@ -92,8 +94,8 @@ void run_f32(Run& run, Index width, Workspace& workspace, const kernels::KernelT
   const Index blocks = divide_up(run.x.rows, run.row_block);
   const Index groups = divide_up(run.panels, run.panel_group);
   const Index tasks = run.x.batch * blocks * groups;
-  const double flops = panel_flops / static_cast<double>(std::min(run.row_block, run.x.rows)) *
-                       static_cast<double>(run.x.batch * run.x.rows * run.panels);
+  const double flops =
+      panel_flops / static_cast<double>(std::min(run.row_block, run.x.rows)) * static_cast<double>(run.x.batch * run.x.rows * run.panels);
   const int workers = core::workers_for(workspace.executor(), tasks, flops);
   core::run_tasks(workspace.executor(), workers, tasks, [&](int, Index task) {
     const Index group = task % groups;

@@ -31,8 +31,8 @@ class PackedLinear {
   DType dtype() const { return dtype_; }
   const std::string& name() const { return name_; }
 
-  /// x: [rows, inputs] or [batch, rows, inputs], y: [.., outputs]; dtype(), any strides (a contiguous last axis is fast). y must not overlap
-  /// x. Throws ShapeError or DTypeError before y is touched.
+  /// x: [rows, inputs] or [batch, rows, inputs], y: [.., outputs]; dtype(), any strides (a contiguous last axis is fast). y must not
+  /// overlap x. Throws ShapeError or DTypeError before y is touched.
   void forward(ConstTensorView x, TensorView y, Workspace& workspace) const;
 
   /// The weights as panels of `width` columns side by side: element (n, d) at panels[(n / width * inputs + d) * width + n % width].

@@ -1,3 +1,5 @@
+// Layer normalisation and the residual sum, row by row, in plain C++ at the baseline ISA: small beside the matrix products around them.
+// Statistics are sums in double, in one fixed order.
 #include "nn/norm.h"
 
 #include <array>

@@ -57,9 +57,7 @@ void put_bias(const Tensor& head, Tensor& fused, Index begin) {
 
 }  // namespace
 
-MhaWeights MhaParameters::view() const {
-  return {.wq = wq, .wk = wk, .wv = wv, .wo = wo, .bq = bq, .bk = bk, .bv = bv, .bo = bo};
-}
+MhaWeights MhaParameters::view() const { return {.wq = wq, .wk = wk, .wv = wv, .wo = wo, .bq = bq, .bk = bk, .bv = bv, .bo = bo}; }
 
 MhaParameters xavier_parameters(const MhaConfig& given, std::uint64_t seed) {
   const MhaConfig config = resolved(given);

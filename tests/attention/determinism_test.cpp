@@ -23,10 +23,27 @@ std::vector<Problem> problems() {
   std::vector<Problem> list;
   for (const DType dtype : {DType::F32, DType::Bf16}) {
     list.push_back({.batch = 2, .q_len = 300, .kv_len = 300, .kv_heads = 2, .group = 2, .head_dim = 24, .value_dim = 24, .dtype = dtype});
-    list.push_back({.batch = 2, .q_len = 401, .kv_len = 401, .kv_heads = 2, .group = 1, .head_dim = 24, .value_dim = 17, .dtype = dtype,
-                    .mask = causal() & window(150, 0, 4), .dropout = {0.1F, 7}});
-    list.push_back({.batch = 3, .q_len = 3, .kv_len = 2000, .kv_heads = 4, .group = 5, .head_dim = 32, .value_dim = 32, .dtype = dtype,
-                    .mask = causal(), .align = Align::BottomRight, .kv_lengths = {2000, 1234, 77}});
+    list.push_back({.batch = 2,
+                    .q_len = 401,
+                    .kv_len = 401,
+                    .kv_heads = 2,
+                    .group = 1,
+                    .head_dim = 24,
+                    .value_dim = 17,
+                    .dtype = dtype,
+                    .mask = causal() & window(150, 0, 4),
+                    .dropout = {0.1F, 7}});
+    list.push_back({.batch = 3,
+                    .q_len = 3,
+                    .kv_len = 2000,
+                    .kv_heads = 4,
+                    .group = 5,
+                    .head_dim = 32,
+                    .value_dim = 32,
+                    .dtype = dtype,
+                    .mask = causal(),
+                    .align = Align::BottomRight,
+                    .kv_lengths = {2000, 1234, 77}});
   }
   for (Problem& problem : list) {
     if (current_isa() == "reference") {  // too slow for these sizes; it is serial anyway
@@ -109,7 +126,14 @@ TEST_P(DeterminismTest, BatchMates) {
 
 TEST_P(DeterminismTest, ASecondCallNeedsNoMoreMemory) {
   Workspace workspace(serial_executor());
-  const Problem problem = {.q_len = 70, .kv_len = 300, .group = 3, .head_dim = 33, .value_dim = 65, .dtype = DType::F16, .mask = causal(), .align = Align::BottomRight};
+  const Problem problem = {.q_len = 70,
+                           .kv_len = 300,
+                           .group = 3,
+                           .head_dim = 33,
+                           .value_dim = 65,
+                           .dtype = DType::F16,
+                           .mask = causal(),
+                           .align = Align::BottomRight};
   const Instance instance(problem);
   static_cast<void>(run(instance, workspace));
   const std::size_t held = workspace.bytes();

@@ -21,7 +21,8 @@ TEST(DropoutFactorTest, IsZeroOrOneOverOneMinusP) {
   for (const float p : {0.1F, 0.5F, 0.9F}) {
     for (Index key = 0; key < 100; ++key) {
       const float factor = dropout_factor({p, 3}, 1, 2, 3, key);
-      EXPECT_TRUE(factor == 0 || std::abs(static_cast<double>(factor) - 1 / (1 - static_cast<double>(p))) <= 1e-7 / (1 - static_cast<double>(p)));
+      EXPECT_TRUE(factor == 0 ||
+                  std::abs(static_cast<double>(factor) - 1 / (1 - static_cast<double>(p))) <= 1e-7 / (1 - static_cast<double>(p)));
     }
   }
 }
@@ -72,7 +73,8 @@ TEST(DropoutFactorTest, EveryCoordinateMatters) {
   }
   EXPECT_EQ(patterns.size(), static_cast<std::size_t>(count));
   int agree = 0;
-  for (Index k = 0; k < 10'000; ++k) agree += (dropout_factor({0.5F, 1}, 0, 0, 0, k) > 0) == (dropout_factor({0.5F, 1}, 0, 0, 0, k + 1) > 0) ? 1 : 0;
+  for (Index k = 0; k < 10'000; ++k)
+    agree += (dropout_factor({0.5F, 1}, 0, 0, 0, k) > 0) == (dropout_factor({0.5F, 1}, 0, 0, 0, k + 1) > 0) ? 1 : 0;
   EXPECT_NEAR(agree, 5000, 5 * std::sqrt(10'000 * 0.25));
 }
 

@@ -66,7 +66,8 @@ inline bool all_zero(const ConstTensorView& view) {
   return true;
 }
 inline bool same_said(const Said& a, const Said& b) {
-  return bitwise_equal(a.out.view(), b.out.view()) && bitwise_equal(a.lse.view(), b.lse.view()) && bitwise_equal(a.weights.view(), b.weights.view());
+  return bitwise_equal(a.out.view(), b.out.view()) && bitwise_equal(a.lse.view(), b.lse.view()) &&
+         bitwise_equal(a.weights.view(), b.weights.view());
 }
 /// Queries along the third axis of lse and weights, the second of out.
 inline ConstTensorView out_rows(const Said& said, Index begin, Index end) { return said.out.view().slice(1, begin, end); }

@@ -51,7 +51,8 @@ TEST_P(KnownFaultsMasks, A3_BatchEntryWithoutAnyKey) {
   const Tensor v = normal_tensor(DType::F32, {2, 4, 2, 8}, 3);
   const Tensor allowed = bools({2, 1, 1, 4}, {1, 1, 1, 1, 0, 0, 0, 0});
   const std::vector<Index> lengths = {4, 0};
-  for (const Said& said : {forward({}, {.q = q, .k = k, .v = v, .allowed = allowed}), forward({}, {.q = q, .k = k, .v = v, .kv_lengths = lengths})}) {
+  for (const Said& said :
+       {forward({}, {.q = q, .k = k, .v = v, .allowed = allowed}), forward({}, {.q = q, .k = k, .v = v, .kv_lengths = lengths})}) {
     EXPECT_TRUE(all_zero(said.out.view().slice(0, 1, 2)));
     EXPECT_TRUE(all_zero(said.weights.view().slice(0, 1, 2)));
     EXPECT_FALSE(all_zero(said.out.view().slice(0, 0, 1)));
@@ -152,7 +153,8 @@ TEST_P(KnownFaultsMasks, A15_A16_MasksOfTheWrongShapeAreRefused) {
   const Tensor three = filled_tensor(DType::Bool, {2, 4, 6}, 1);
   EXPECT_TRUE(mentions(text_of<ShapeError>([&] { forward({}, {.q = q, .k = k, .v = k, .allowed = three}); }), "allowed", "[2, 4, 6]"));
   const Tensor too_short = filled_tensor(DType::Bool, {2, 8, 4, 4}, 1);
-  EXPECT_TRUE(mentions(text_of<ShapeError>([&] { forward({}, {.q = q, .k = k, .v = k, .allowed = too_short}); }), "[2, 8, 4, 4]", "[2, 8, 4, 6]"));
+  EXPECT_TRUE(
+      mentions(text_of<ShapeError>([&] { forward({}, {.q = q, .k = k, .v = k, .allowed = too_short}); }), "[2, 8, 4, 4]", "[2, 8, 4, 6]"));
 }
 
 TEST_P(KnownFaultsMasks, A17_TrueMeansMayAttend) {

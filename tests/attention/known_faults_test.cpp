@@ -1,9 +1,10 @@
 // Faults that other implementations had with shapes, strides, sizes, scale, special values, dropout and determinism. One test per line of
 // the project's list of known faults, named after it.
+#include "attention/known_faults.h"
+
 #include <gtest/gtest.h>
 
 #include "attention/dropout.h"
-#include "attention/known_faults.h"
 #include "mha/error.h"
 #include "support/errors.h"
 #include "support/executors.h"
@@ -29,7 +30,8 @@ TEST_P(KnownFaults, A12_TransposedViewsEqualContiguousOnes) {
   const ConstTensorView kt = k.view().transpose(1, 2);
   const Tensor qc = dense(qt);
   const Tensor kc = dense(kt);
-  EXPECT_TRUE(same_said(forward({}, {.q = qt, .k = kt, .v = kt, .allowed = allowed}), forward({}, {.q = qc, .k = kc, .v = kc, .allowed = allowed})));
+  EXPECT_TRUE(same_said(forward({}, {.q = qt, .k = kt, .v = kt, .allowed = allowed}),
+                        forward({}, {.q = qc, .k = kc, .v = kc, .allowed = allowed})));
 }
 
 TEST_P(KnownFaults, A13_HeadDimOneAndAnyStrideOfSizeOne) {
@@ -61,7 +63,7 @@ TEST_P(KnownFaults, A14_SamplesDoNotMixUpTheirMasks) {
 
 TEST_P(KnownFaults, A26_A27_A29_ZeroSizes) {
   const Dims shapes[][2] = {{{0, 0, 2, 0}, {0, 0, 1, 0}}, {{0, 0, 2, 4}, {0, 13, 2, 4}}, {{0, 3952, 10, 64}, {0, 16, 10, 64}},
-                            {{2, 3, 0, 4}, {2, 5, 0, 4}},  {{1, 5, 2, 4}, {1, 0, 2, 4}},  {{1, 0, 2, 4}, {1, 5, 2, 4}}};
+                            {{2, 3, 0, 4}, {2, 5, 0, 4}}, {{1, 5, 2, 4}, {1, 0, 2, 4}},  {{1, 0, 2, 4}, {1, 5, 2, 4}}};
   for (const auto& [q_shape, k_shape] : shapes) {
     for (const DType dtype : {DType::F32, DType::F16}) {
       const Tensor q(dtype, q_shape);
@@ -154,15 +156,19 @@ TEST_P(KnownFaults, A40_SoftmaxOfSpecialRows) {
     bool nan;
     bool empty;
   };
-  const Case all[] = {{{-kInfinity, -kInfinity, -kInfinity}, false, true}, {{kInfinity, 0, 0}, true, false},
-                      {{kInfinity, kInfinity, 0}, true, false},            {{0, kNotANumber, 0}, true, false},
-                      {{kNotANumber, kNotANumber, kNotANumber}, true, false}, {{0, -kInfinity, 0}, false, false}};
+  const Case all[] = {{{-kInfinity, -kInfinity, -kInfinity}, false, true},
+                      {{kInfinity, 0, 0}, true, false},
+                      {{kInfinity, kInfinity, 0}, true, false},
+                      {{0, kNotANumber, 0}, true, false},
+                      {{kNotANumber, kNotANumber, kNotANumber}, true, false},
+                      {{0, -kInfinity, 0}, false, false}};
   const Tensor x = normal_tensor(DType::F32, {1, 3, 1, 4}, 1);
   for (const Case& c : all) {
     Tensor bias(DType::F32, {1, 1, 1, 3});
     for (Index j = 0; j < 3; ++j) set_element(bias.view(), 0, 0, 0, j, c.bias[j]);
     const Said said = forward({.bias = DenseBias{bias}}, {.q = x, .k = x, .v = x});
-    for (const double value : elements(said.out.view())) EXPECT_EQ(std::isnan(value), c.nan) << c.bias[0] << " " << c.bias[1] << " " << c.bias[2];
+    for (const double value : elements(said.out.view()))
+      EXPECT_EQ(std::isnan(value), c.nan) << c.bias[0] << " " << c.bias[1] << " " << c.bias[2];
     EXPECT_EQ(all_zero(said.out.view()), c.empty);
   }
 }
@@ -208,9 +214,11 @@ TEST_P(KnownFaults, A47_QueryHeadHReadsKvHeadHOverGroup) {
   const Tensor q = normal_tensor(DType::F32, {1, 2, 9, 4}, 1);
   const Tensor k = normal_tensor(DType::F32, {1, 3, 3, 4}, 2);
   Tensor v(DType::F32, {1, 3, 3, 1});
-  for_each_position(v.shape(), [&](Index b, Index j, Index h, Index d) { set_element(v.view(), b, j, h, d, static_cast<double>(100 * h)); });
+  for_each_position(v.shape(),
+                    [&](Index b, Index j, Index h, Index d) { set_element(v.view(), b, j, h, d, static_cast<double>(100 * h)); });
   const Said said = forward({}, {.q = q, .k = k, .v = v});
-  for (Index h = 0; h < 9; ++h) EXPECT_NEAR(element(said.out.view(), 0, 1, h, 0), static_cast<double>(100 * (h / 3)), 200 * 16 * unit_roundoff(DType::F32));
+  for (Index h = 0; h < 9; ++h)
+    EXPECT_NEAR(element(said.out.view(), 0, 1, h, 0), static_cast<double>(100 * (h / 3)), 200 * 16 * unit_roundoff(DType::F32));
 }
 
 TEST_P(KnownFaults, A63_NormaliserComesBeforeDropout) {
@@ -256,7 +264,9 @@ TEST_P(KnownFaults, A68_OneQueryPerSampleInABatch) {
   EXPECT_TRUE(all_finite(all.out.view()));
   for (Index b = 0; b < 3; ++b) {
     const Index length = lengths[static_cast<std::size_t>(b)];
-    const Said one = forward(spec, {.q = q.view().slice(0, b, b + 1), .k = k.view().slice(0, b, b + 1).slice(1, 0, length), .v = v.view().slice(0, b, b + 1).slice(1, 0, length)});
+    const Said one = forward(spec, {.q = q.view().slice(0, b, b + 1),
+                                    .k = k.view().slice(0, b, b + 1).slice(1, 0, length),
+                                    .v = v.view().slice(0, b, b + 1).slice(1, 0, length)});
     EXPECT_LE(relative_error(one.out.view(), all.out.view().slice(0, b, b + 1)), forward_tolerance(DType::F32));
   }
 }
@@ -265,7 +275,8 @@ TEST_P(KnownFaults, A70_A86_ExplicitScaleIsUsedAsItIs) {
   const Tensor q = normal_tensor(DType::F32, {1, 6, 1, 16}, 1);
   const Tensor k = normal_tensor(DType::F32, {1, 6, 1, 16}, 2);
   Tensor scaled(DType::F32, {1, 6, 1, 16});
-  for_each_position(q.shape(), [&](Index b, Index i, Index h, Index d) { set_element(scaled.view(), b, i, h, d, element(q.view(), b, i, h, d) * 0.25); });
+  for_each_position(
+      q.shape(), [&](Index b, Index i, Index h, Index d) { set_element(scaled.view(), b, i, h, d, element(q.view(), b, i, h, d) * 0.25); });
   const Said by_default = forward({}, {.q = q, .k = k, .v = k});  // 1 / sqrt(16) = 0.25
   const Said by_caller = forward({.scale = 1.0F}, {.q = scaled, .k = k, .v = k});
   EXPECT_LE(relative_error(by_caller.out.view(), by_default.out.view()), forward_tolerance(DType::F32));

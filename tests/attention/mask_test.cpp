@@ -39,7 +39,8 @@ TEST(MaskTest, VisibleAgreesWithSeesOnEveryExample) {
       for (const Index kv_len : {0, 1, 2, 7, 8, 40}) {
         for (const Index offset : {Index{0}, kv_len - q_len, Index{-3}, Index{5}}) {
           const MaskContext context = {q_len, kv_len, offset};
-          for (Index q = 0; q < q_len; ++q) ASSERT_EQ(disagreement(mask, q, context), "") << to_string(mask) << " kv_len " << kv_len << " offset " << offset;
+          for (Index q = 0; q < q_len; ++q)
+            ASSERT_EQ(disagreement(mask, q, context), "") << to_string(mask) << " kv_len " << kv_len << " offset " << offset;
         }
       }
     }
@@ -77,7 +78,8 @@ std::vector<std::string> picture(const Mask& mask, Index q_len, Index kv_len, In
     std::string row(static_cast<std::size_t>(kv_len), '.');
     const RowIntervals seen = mask.visible(q, {q_len, kv_len, offset});
     for (int i = 0; i < seen.count; ++i) {
-      for (Index k = seen.items[static_cast<std::size_t>(i)].lo; k < seen.items[static_cast<std::size_t>(i)].hi; ++k) row[static_cast<std::size_t>(k)] = 'x';
+      for (Index k = seen.items[static_cast<std::size_t>(i)].lo; k < seen.items[static_cast<std::size_t>(i)].hi; ++k)
+        row[static_cast<std::size_t>(k)] = 'x';
     }
     rows.push_back(row);
   }
@@ -119,7 +121,8 @@ TEST(MaskTest, RefusesRulesThatCannotBe) {
   EXPECT_TRUE(mentions(text_of<ShapeError>([] { segments({}); }), "segments"));
   EXPECT_TRUE(mentions(text_of<ShapeError>([] { segments({1, 2}); }), "1"));
   EXPECT_TRUE(mentions(text_of<ShapeError>([] { segments({0, 5, 5}); }), "5"));
-  EXPECT_TRUE(mentions(text_of<ShapeError>([] { static_cast<void>(window(0, 0, 1) & window(1, 0, 1) & window(2, 0, 1) & window(3, 0, 1)); }), "4"));
+  EXPECT_TRUE(
+      mentions(text_of<ShapeError>([] { static_cast<void>(window(0, 0, 1) & window(1, 0, 1) & window(2, 0, 1) & window(3, 0, 1)); }), "4"));
 }
 
 TEST(MaskTest, Texts) {

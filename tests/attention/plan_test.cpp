@@ -45,7 +45,8 @@ TEST_P(PlanTest, TasksCoverEveryRowOnce) {
       const Task task = attention::task_at(lowered, plan, i);
       RC_ASSERT(task.batch >= 0 && task.batch < p.batch && task.kv_head >= 0 && task.kv_head < p.kv_heads);
       RC_ASSERT(task.rows >= 1 && task.first_row >= 0 && task.first_row + task.rows <= rows);
-      for (Index r = 0; r < task.rows; ++r) ++done[static_cast<std::size_t>((task.batch * p.kv_heads + task.kv_head) * rows + task.first_row + r)];
+      for (Index r = 0; r < task.rows; ++r)
+        ++done[static_cast<std::size_t>((task.batch * p.kv_heads + task.kv_head) * rows + task.first_row + r)];
     }
     for (const int times : done) RC_ASSERT(times == 1);
   });

@@ -59,7 +59,8 @@ TEST_P(SpecialValuesTest, WhatIsHiddenChangesNothingAndWhatIsVisibleIsNotHidden)
             const bool sees = element(truth.weights(), 0, h, q, key) > 0;
             const ConstTensorView row = got.out().slice(2, h, h + 1).slice(1, q, q + 1);
             if (!sees) {
-              ASSERT_TRUE(bitwise_equal(row, expected.out().slice(2, h, h + 1).slice(1, q, q + 1))) << p << " key " << key << " holds " << k_value << " and " << v_value << ", query " << q;
+              ASSERT_TRUE(bitwise_equal(row, expected.out().slice(2, h, h + 1).slice(1, q, q + 1)))
+                  << p << " key " << key << " holds " << k_value << " and " << v_value << ", query " << q;
               ASSERT_EQ(element(got.lse(), 0, h, q), element(expected.lse(), 0, h, q)) << p;
               ASSERT_EQ(element(got.weights(), 0, h, q, key), 0) << p;
             } else if (std::isnan(v_value)) {
@@ -93,7 +94,8 @@ TEST_P(SpecialValuesTest, NaNInAQueryPoisonsItsOwnRowOnly) {
     EXPECT_TRUE(std::isnan(element(got.lse(), 0, 1, 70))) << p;
     for (Index k = 0; k < p.kv_len; ++k) {
       const double weight = element(got.weights(), 0, 1, 70, k);
-      ASSERT_TRUE(std::isnan(weight) || element(clean.weights(), 0, 1, 70, k) == 0) << "a visible weight of a NaN row is NaN: key " << k << " is " << weight;
+      ASSERT_TRUE(std::isnan(weight) || element(clean.weights(), 0, 1, 70, k) == 0)
+          << "a visible weight of a NaN row is NaN: key " << k << " is " << weight;
     }
   }
 }
@@ -161,7 +163,7 @@ TEST_P(SpecialValuesTest, InfiniteLogitsFollowSoftmax) {
   for (const Index key : {0, 130}) {
     Instance instance(p);
     fill(instance.q(), 1);
-    for (Index d = 0; d < 4; ++d) set_element(instance.k(), 0, key, 0, d, kInf);  // kv head 0: every row of head 0 has one +inf
+    for (Index d = 0; d < 4; ++d) set_element(instance.k(), 0, key, 0, d, kInf);   // kv head 0: every row of head 0 has one +inf
     for (Index d = 0; d < 4; ++d) set_element(instance.k(), 0, key, 1, d, -kInf);  // kv head 1: one -inf
     const Results got = run(instance);
     for (Index q = 0; q < p.q_len; ++q) {
@@ -179,7 +181,8 @@ TEST_P(SpecialValuesTest, NoWeightIsDenormal) {
   Problem p = {.batch = 1, .q_len = 17, .kv_len = 200, .bias = {BiasData::Content::Finite, {}, DType::F32}};
   Instance instance(p);
   fill(instance.q(), 0);
-  for_each_position(instance.bias().shape, [&](Index b, Index h, Index q, Index k) { set_element(instance.bias(), b, h, q, k, -0.6 * static_cast<double>(k)); });
+  for_each_position(instance.bias().shape,
+                    [&](Index b, Index h, Index q, Index k) { set_element(instance.bias(), b, h, q, k, -0.6 * static_cast<double>(k)); });
   const Results got = run(instance);
   EXPECT_EQ(mismatch(instance, got), "");
   for (const double weight : elements(got.weights())) EXPECT_TRUE(weight == 0 || weight >= static_cast<double>(FLT_MIN)) << weight;
@@ -192,7 +195,8 @@ TEST_P(SpecialValuesTest, LargeLogitsStayFinite) {
     const Problem p = {.batch = 1, .q_len = 9, .kv_len = 33, .head_dim = 16, .value_dim = 8, .dtype = dtype};
     Instance instance(p);
     for_each_position(instance.q().shape, [&](Index b, Index q, Index h, Index d) { set_element(instance.q(), b, q, h, d, 1000); });
-    for_each_position(instance.k().shape, [&](Index b, Index k, Index h, Index d) { set_element(instance.k(), b, k, h, d, k == 20 ? 200 : -200); });
+    for_each_position(instance.k().shape,
+                      [&](Index b, Index k, Index h, Index d) { set_element(instance.k(), b, k, h, d, k == 20 ? 200 : -200); });
     const Results got = run(instance);  // logits of +-800,000
     for_each_position(got.out().shape, [&](Index b, Index q, Index h, Index d) {
       const double value = element(instance.inputs().v, b, 20, h, d);

@@ -60,7 +60,8 @@ std::string fault(const Setting& s, const TileMask& mask) {
   int end = 0;
   for (int i = 0; i < mask.strip_count; ++i) {
     const kernels::Strip& strip = mask.strips[i];
-    if (strip.key < end || strip.count < 1 || strip.key + strip.count > count) return "strips are not ascending, disjoint and inside the tile";
+    if (strip.key < end || strip.count < 1 || strip.key + strip.count > count)
+      return "strips are not ascending, disjoint and inside the tile";
     if (strip.first_vector < 0 || strip.vectors < 1 || strip.first_vector + strip.vectors > vectors) return "vectors outside the panel";
     end = strip.key + strip.count;
     for (int k = strip.key; k < end; ++k) strip_of[static_cast<std::size_t>(k)] = i;
@@ -71,7 +72,8 @@ std::string fault(const Setting& s, const TileMask& mask) {
       const std::string pair = " (lane " + std::to_string(lane) + ", key " + std::to_string(s.keys.lo + k) + ")";
       const int i = strip_of[static_cast<std::size_t>(k)];
       const int vector = lane / s.lanes;
-      const bool computed = i >= 0 && vector >= mask.strips[i].first_vector && vector < mask.strips[i].first_vector + mask.strips[i].vectors;
+      const bool computed =
+          i >= 0 && vector >= mask.strips[i].first_vector && vector < mask.strips[i].first_vector + mask.strips[i].vectors;
       if (!computed) {
         if (visible) return "a visible pair is in no strip" + pair;
         continue;
@@ -93,7 +95,8 @@ std::string wrong_bits(const Setting& s) {
     for (int lane = v * s.lanes; lane < std::min(s.rows.rows, (v + 1) * s.lanes); ++lane) {
       for (Index k = s.keys.lo; k < s.keys.hi; ++k) {
         const bool summed = (bits[static_cast<std::size_t>(k - s.keys.lo)] >> (lane % s.lanes) & 1) != 0;
-        if (summed != (truly_visible(s, lane, k) && !bias_hides(s, lane, k))) return "lane " + std::to_string(lane) + " key " + std::to_string(k);
+        if (summed != (truly_visible(s, lane, k) && !bias_hides(s, lane, k)))
+          return "lane " + std::to_string(lane) + " key " + std::to_string(k);
       }
     }
   }

@@ -92,8 +92,8 @@ TEST(ValidateTest, SizesThatContradict) {
     std::vector<std::string> parts;
   };
   const Spoiled all[] = {
-      {'k', {3, 7, 4, 16}, {"k", "batch 3", "2"}},      {'k', {2, 7, 4, 17}, {"k", "head_dim 17", "16"}},
-      {'v', {3, 7, 4, 12}, {"v", "batch 3", "2"}},      {'v', {2, 6, 4, 12}, {"v", "length 6", "7"}},
+      {'k', {3, 7, 4, 16}, {"k", "batch 3", "2"}}, {'k', {2, 7, 4, 17}, {"k", "head_dim 17", "16"}},
+      {'v', {3, 7, 4, 12}, {"v", "batch 3", "2"}}, {'v', {2, 6, 4, 12}, {"v", "length 6", "7"}},
       {'v', {2, 7, 2, 12}, {"v", "heads 2", "4"}},
   };
   for (const Spoiled& spoiled : all) {

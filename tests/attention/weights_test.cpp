@@ -37,7 +37,8 @@ std::string wrong_region(const Instance& instance, const WeightsRegion& region) 
     const double got = element(table.view(), q, k);
     const double lse = element(whole.lse(), region.batch, region.head, query);
     if (std::abs(got - expected) <= (std::isfinite(lse) ? tolerance(instance, lse) * expected + std::ldexp(1.0, -125) : 0)) return;
-    wrong = "query " + std::to_string(query) + " key " + std::to_string(region.keys.lo + k) + ": " + std::to_string(got) + " for " + std::to_string(expected);
+    wrong = "query " + std::to_string(query) + " key " + std::to_string(region.keys.lo + k) + ": " + std::to_string(got) + " for " +
+            std::to_string(expected);
   });
   return wrong;
 }
@@ -46,7 +47,8 @@ TEST_P(WeightsTest, TheWholeTableOfEveryCase) {
   for (const Problem& problem : cases()) {
     if (problem.dtype == DType::F64) continue;  // refused
     const Instance instance(problem);
-    const WeightsRegion all = {.batch = problem.batch - 1, .head = problem.heads() - 1, .queries = {0, problem.q_len}, .keys = {0, problem.kv_len}};
+    const WeightsRegion all = {
+        .batch = problem.batch - 1, .head = problem.heads() - 1, .queries = {0, problem.q_len}, .keys = {0, problem.kv_len}};
     EXPECT_EQ(wrong_region(instance, all), "") << problem;
   }
 }
@@ -73,7 +75,8 @@ TEST_P(WeightsTest, WritesAStridedView) {
   fill(storage.view(), kMark);
   const TensorView target(storage.data<float>(), DType::F32, {5, 13}, {2, 24});
   Workspace workspace(serial_executor());
-  attention_weights(instance.spec(), instance.inputs(), whole.lse(), {.batch = 1, .head = 1, .queries = {3, 8}, .keys = {6, 19}}, target, workspace);
+  attention_weights(instance.spec(), instance.inputs(), whole.lse(), {.batch = 1, .head = 1, .queries = {3, 8}, .keys = {6, 19}}, target,
+                    workspace);
   Index written = 0;
   for (const double value : elements(storage.view())) written += value == static_cast<double>(kMark) ? 0 : 1;
   EXPECT_EQ(written, 5 * 13);

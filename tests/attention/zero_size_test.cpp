@@ -48,7 +48,8 @@ TEST_P(ZeroSizeTest, NullPointersAreFineWhereThereIsNothing) {
 }
 
 TEST_P(ZeroSizeTest, WithDropoutBiasAndAllowed) {
-  Problem p = {.q_len = 5, .kv_len = 0, .bias = {BiasData::Content::Finite, {}, DType::F32}, .allowed = {true, {}, 0.5}, .dropout = {0.5F, 1}};
+  Problem p = {
+      .q_len = 5, .kv_len = 0, .bias = {BiasData::Content::Finite, {}, DType::F32}, .allowed = {true, {}, 0.5}, .dropout = {0.5F, 1}};
   const Instance instance(p);
   EXPECT_EQ(mismatch(instance, run(instance)), "");
   p.q_len = 0;
@@ -59,8 +60,15 @@ TEST_P(ZeroSizeTest, WithDropoutBiasAndAllowed) {
 
 /// The same numbers with the elements of axis `axis` more than 2^31 elements apart.
 TEST_P(ZeroSizeTest, StridesBeyond32Bits) {
-  const Problem p = {.batch = 2, .q_len = 3, .kv_len = 3, .kv_heads = 2, .group = 1, .head_dim = 3, .value_dim = 3,
-                     .bias = {BiasData::Content::Finite, {}, DType::F32}, .allowed = {true, {}, 0.8}};
+  const Problem p = {.batch = 2,
+                     .q_len = 3,
+                     .kv_len = 3,
+                     .kv_heads = 2,
+                     .group = 1,
+                     .head_dim = 3,
+                     .value_dim = 3,
+                     .bias = {BiasData::Content::Finite, {}, DType::F32},
+                     .allowed = {true, {}, 0.8}};
   Instance instance(p);
   const Results expected = run(instance);
   const Index far = (Index{1} << 31) + 11;
@@ -81,7 +89,9 @@ TEST_P(ZeroSizeTest, StridesBeyond32Bits) {
     const TensorView bias = apart(instance.bias(), memory[3]);
     const TensorView allowed = apart(instance.allowed(), memory[4]);
     const TensorView out = apart(expected.out(), memory[5]);
-    for (const auto& [from, to] : {std::pair{instance.q(), q}, {instance.k(), k}, {instance.v(), v}, {instance.bias(), bias}, {instance.allowed(), allowed}}) copy(from, to);
+    for (const auto& [from, to] :
+         {std::pair{instance.q(), q}, {instance.k(), k}, {instance.v(), v}, {instance.bias(), bias}, {instance.allowed(), allowed}})
+      copy(from, to);
     AttentionSpec spec = instance.spec();
     spec.bias = DenseBias{bias};
     Workspace workspace(serial_executor());

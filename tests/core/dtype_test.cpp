@@ -1,5 +1,7 @@
 // Conversions between storage dtypes and f32: exhaustive over all 65,536 values, and rounding to nearest even against computations that
 // share no code with ours: _Float16 of the compiler, and for bf16 a search between the two neighbours in double.
+#include "mha/dtype.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,8 +9,6 @@
 #include <cstring>
 #include <limits>
 #include <random>
-
-#include "mha/dtype.h"
 
 namespace mha {
 namespace {
@@ -35,7 +35,8 @@ std::uint16_t nearest_bf16(float value) {
 template <class Check>
 void for_hard_floats(Check&& check) {
   for (std::uint32_t upper = 0; upper <= 0xFFFFU; ++upper) {
-    for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x0FFFU, 0x1000U, 0x1001U, 0x2FFFU, 0x3000U, 0x3001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+    for (const std::uint32_t lower :
+         {0x0000U, 0x0001U, 0x0FFFU, 0x1000U, 0x1001U, 0x2FFFU, 0x3000U, 0x3001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
       check(float_of(upper << 16 | lower));
     }
   }
@@ -101,15 +102,15 @@ TEST(F16Test, TheEdges) {
   EXPECT_EQ(F16::from_float(65520.0F).bits, 0x7C00U);
   EXPECT_EQ(F16::from_float(-1e38F).bits, 0xFC00U);
   EXPECT_EQ(F16::from_float(0x1p-24F).bits, 0x0001U);
-  EXPECT_EQ(F16::from_float(0x1p-25F).bits, 0x0000U);           // a tie, to even
+  EXPECT_EQ(F16::from_float(0x1p-25F).bits, 0x0000U);  // a tie, to even
   EXPECT_EQ(F16::from_float(0x1.000002p-25F).bits, 0x0001U);
   EXPECT_EQ(F16::from_float(-0.0F).bits, 0x8000U);
 }
 
 TEST(DTypeTest, SizesAndNames) {
-#define X(name, type, text)                           \
-  EXPECT_EQ(size_of(DType::name), sizeof(type));      \
-  EXPECT_STREQ(name_of(DType::name), text);           \
+#define X(name, type, text)                      \
+  EXPECT_EQ(size_of(DType::name), sizeof(type)); \
+  EXPECT_STREQ(name_of(DType::name), text);      \
   static_assert(dtype_of<type> == DType::name);
   MHA_FOR_EACH_DTYPE(X)
 #undef X

@@ -58,8 +58,10 @@ TEST(OverlapTest, NeighboursTouchWithoutOverlapping) {
 
 TEST(OverlapTest, BroadcastAxes) {
   std::vector<float> data(8);
-  EXPECT_TRUE(may_overlap(ConstTensorView(data.data(), DType::F32, {3, 4}, {0, 1}), ConstTensorView(data.data(), DType::F32, {3, 1}, {0, 1})));
-  EXPECT_FALSE(may_overlap(ConstTensorView(data.data(), DType::F32, {3, 4}, {0, 1}), ConstTensorView(data.data() + 4, DType::F32, {3, 4}, {0, 1})));
+  EXPECT_TRUE(
+      may_overlap(ConstTensorView(data.data(), DType::F32, {3, 4}, {0, 1}), ConstTensorView(data.data(), DType::F32, {3, 1}, {0, 1})));
+  EXPECT_FALSE(
+      may_overlap(ConstTensorView(data.data(), DType::F32, {3, 4}, {0, 1}), ConstTensorView(data.data() + 4, DType::F32, {3, 4}, {0, 1})));
 }
 
 TEST(OverlapTest, AgreesWithBruteForce) {

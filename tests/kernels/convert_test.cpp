@@ -164,7 +164,8 @@ TEST_P(ConvertTest, StoreRowsTransposesBackAndScales) {
       table().store_rows(src.data(), ld, static_cast<int>(count), dim, factor.data(), out.writable.data());
       for (Index l = 0; l < count; ++l) {
         for (Index d = 0; d < dim; ++d) {
-          ASSERT_TRUE(same(out.rows[static_cast<std::size_t>(l)][d], src[d * ld + l] * factor[l])) << "dim " << dim << " lane " << l << " d " << d;
+          ASSERT_TRUE(same(out.rows[static_cast<std::size_t>(l)][d], src[d * ld + l] * factor[l]))
+              << "dim " << dim << " lane " << l << " d " << d;
         }
       }
     }

@@ -50,7 +50,7 @@ TEST_P(HideTest, HideOutsideSelects) {
       const Guarded<std::int32_t> lo(vectors * lanes());
       const Guarded<std::int32_t> hi(vectors * lanes());
       for (Index l = 0; l < vectors * lanes(); ++l) {
-        lo[l] = static_cast<std::int32_t>(l * 5 % (keys + 3)) - 2;                            // before, inside and beyond the strip
+        lo[l] = static_cast<std::int32_t>(l * 5 % (keys + 3)) - 2;                           // before, inside and beyond the strip
         hi[l] = l % 4 == 0 ? lo[l] : lo[l] + static_cast<std::int32_t>(l * 3 % (keys + 2));  // some see nothing
       }
       if (keys > 0) before[0] = kNaN;  // lane 0 sees nothing: its NaN is hidden, and takes no part in the maximum anyway

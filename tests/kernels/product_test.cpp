@@ -39,7 +39,8 @@ TEST_P(ProductTest, ScoresAreDotProducts) {
             exact += product;
             magnitude += std::abs(product);
           }
-          ASSERT_LE(std::abs(static_cast<double>(out[i]) - exact), dot_tolerance(dim) * magnitude) << "dim " << dim << " key " << k << " lane " << l;
+          ASSERT_LE(std::abs(static_cast<double>(out[i]) - exact), dot_tolerance(dim) * magnitude)
+              << "dim " << dim << " key " << k << " lane " << l;
           largest[l] = std::max(largest[l], out[i]);
         }
         for (Index l = 0; l < vectors * lanes(); ++l) ASSERT_EQ(max[l], largest[l]) << "lane " << l;
@@ -109,7 +110,8 @@ TEST_P(ProductTest, LinearIsXTimesPanelPlusInit) {
             exact += product;
             magnitude += std::abs(product);
           }
-          ASSERT_LE(std::abs(static_cast<double>(y[i]) - exact), dot_tolerance(dim + 1) * magnitude) << "columns " << columns << " dim " << dim;
+          ASSERT_LE(std::abs(static_cast<double>(y[i]) - exact), dot_tolerance(dim + 1) * magnitude)
+              << "columns " << columns << " dim " << dim;
         }
       }
     }
@@ -144,7 +146,8 @@ TEST_P(ProductTest, AccumulateAddsWeightedValues) {
           const Guarded<float> alpha = normals(vectors * lanes(), 3);
           const Guarded<float> before = normals((dim - 1) * ld + vectors * lanes(), 4);
           const Guarded<float> acc = copy_of(before);
-          table().accumulate({values.data(), stride, count, dim}, weights.data(), ld, vectors, with_alpha ? alpha.data() : nullptr, acc.data());
+          table().accumulate({values.data(), stride, count, dim}, weights.data(), ld, vectors, with_alpha ? alpha.data() : nullptr,
+                             acc.data());
           for (Index i = 0; i < static_cast<Index>(acc.size()); ++i) {
             const Index d = i / ld;
             const Index l = i % ld;
@@ -159,7 +162,8 @@ TEST_P(ProductTest, AccumulateAddsWeightedValues) {
               exact += product;
               magnitude += std::abs(product);
             }
-            ASSERT_LE(std::abs(static_cast<double>(acc[i]) - exact), dot_tolerance(count + 2) * magnitude) << "dim " << dim << " count " << count;
+            ASSERT_LE(std::abs(static_cast<double>(acc[i]) - exact), dot_tolerance(count + 2) * magnitude)
+                << "dim " << dim << " count " << count;
           }
         }
       }
@@ -190,7 +194,8 @@ TEST_P(ProductTest, AccumulateVisibleLeavesHiddenPairsOut) {
             exact += product;
             magnitude += std::abs(product);
           }
-          ASSERT_LE(std::abs(static_cast<double>(acc[d * ld + l]) - exact), dot_tolerance(count + 1) * magnitude) << "d " << d << " lane " << l;
+          ASSERT_LE(std::abs(static_cast<double>(acc[d * ld + l]) - exact), dot_tolerance(count + 1) * magnitude)
+              << "d " << d << " lane " << l;
         }
       }
     }

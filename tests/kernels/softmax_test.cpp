@@ -1,6 +1,7 @@
 // exp and the running softmax: relative error on a dense sweep, exact zeros, NaN kept, strips, and agreement with a softmax in double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <vector>
@@ -84,88 +85,110 @@ TEST_P(SoftmaxTest, ExpMinusIsZeroWhereTheMaximumIsMinusInfinity) {
   }
 }
 
-class Tiles : public SoftmaxTest {
- protected:
-  struct Tile {
-    Index keys;
-    std::vector<Strip> strips;
-  };
-  static bool in_strips(const Tile& tile, Index k, Index l) {
-    for (const Strip& strip : tile.strips) {
-      const bool key = k >= strip.key && k < strip.key + strip.count;
-      if (key && l >= strip.first_vector * lanes() && l < (strip.first_vector + strip.vectors) * lanes()) return true;
-    }
-    return false;
-  }
+/// A tile of keys and the strips of it that are computed.
+struct Tile {
+  Index keys;
+  std::vector<Strip> strips;
 };
+
+/// A running softmax of `vectors` vectors, beside what a computation in double says it should be.
+class Running {
+ public:
+  Running(const kernels::KernelTable& table, int vectors)
+      : table_(table), lanes_(table.lanes), vectors_(vectors), width_(vectors * table.lanes), ld_(width_ + table.lanes) {}
+
+  void step(const Tile& tile, std::uint64_t seed) {
+    const Guarded<float> before = normals((tile.keys - 1) * ld_ + width_, seed);
+    for (float& score : before) score *= 5;
+    for (Index i = 0; i < static_cast<Index>(before.size()); i += 7) before[i] = -kInf;  // hidden
+    const Guarded<float> scores = copy_of(before);
+    const Guarded<float> tile_max = filled(width_, -kInf);
+    const std::vector<double> old_max = true_max_;
+    for (Index l = 0; l < width_; ++l) {
+      for (Index k = 0; k < tile.keys; ++k) {
+        if (in_strips(tile, k, l) && before[k * ld_ + l] > tile_max[l]) tile_max[l] = before[k * ld_ + l];
+      }
+      raise(static_cast<std::size_t>(l), static_cast<double>(tile_max[l]));
+    }
+    const bool grown = table_.softmax_update(scores.data(), ld_, vectors_, tile.strips.data(), static_cast<int>(tile.strips.size()),
+                                             tile_max.data(), {max_.data(), sum_.data(), alpha_.data()});
+    bool some_alpha = false;
+    for (Index l = 0; l < width_; ++l) {
+      expect_state(l, old_max[static_cast<std::size_t>(l)]);
+      expect_weights(tile, l, before, scores);
+      some_alpha |= alpha_[l] != 1.0F;
+    }
+    EXPECT_EQ(grown, some_alpha);
+  }
+
+ private:
+  bool in_strips(const Tile& tile, Index k, Index l) const {
+    return std::any_of(tile.strips.begin(), tile.strips.end(), [&](const Strip& strip) {
+      return k >= strip.key && k < strip.key + strip.count && l >= strip.first_vector * lanes_ &&
+             l < (strip.first_vector + strip.vectors) * lanes_;
+    });
+  }
+  void raise(std::size_t lane, double tile_max) {
+    const double old = true_max_[lane];
+    true_max_[lane] = std::max(old, tile_max);
+    true_sum_[lane] = old == -HUGE_VAL ? 0 : true_sum_[lane] * std::exp(old - true_max_[lane]);
+  }
+  void expect_state(Index l, double old_max) {
+    const double new_max = true_max_[static_cast<std::size_t>(l)];
+    EXPECT_EQ(static_cast<double>(max_[l]), new_max) << "lane " << l;
+    if (old_max == new_max) {
+      EXPECT_EQ(alpha_[l], 1.0F) << "lane " << l << ": nothing changed, nothing may be rescaled";
+    } else if (old_max != -HUGE_VAL) {
+      const double exact = std::exp(old_max - new_max);
+      EXPECT_NEAR(static_cast<double>(alpha_[l]), exact, exp_tolerance(old_max - new_max) * exact);
+    }
+  }
+  void expect_weights(const Tile& tile, Index l, const Guarded<float>& before, const Guarded<float>& scores) {
+    double& sum = true_sum_[static_cast<std::size_t>(l)];
+    double slack = dot_tolerance(160) * sum;  // 50 keys and the factors of earlier tiles
+    for (Index k = 0; k < tile.keys; ++k) {
+      const float score = before[k * ld_ + l];
+      const float weight = scores[k * ld_ + l];
+      if (!in_strips(tile, k, l)) {
+        ASSERT_TRUE(same(weight, score)) << "outside the strips nothing changes";
+      } else if (score == -kInf) {
+        ASSERT_TRUE(same(weight, 0.0F));
+      } else {
+        const double x = static_cast<double>(score) - true_max_[static_cast<std::size_t>(l)];
+        const double tolerance = exp_tolerance(x) + std::abs(x) * unit_roundoff(DType::F32);  // score - max is rounded too
+        ASSERT_LE(std::abs(static_cast<double>(weight) - std::exp(x)), tolerance * std::exp(x) + FLT_MIN);
+        sum += std::exp(x);
+        slack += (tolerance + dot_tolerance(160)) * std::exp(x);
+      }
+    }
+    ASSERT_LE(std::abs(static_cast<double>(sum_[l]) - sum), slack) << "lane " << l;
+  }
+
+  const kernels::KernelTable& table_;
+  Index lanes_;
+  int vectors_;
+  Index width_, ld_;
+  Guarded<float> max_ = filled(width_, -kInf);
+  Guarded<float> sum_ = filled(width_, 0.0F);
+  Guarded<float> alpha_ = filled(width_, kUntouched);
+  std::vector<double> true_max_ = std::vector<double>(static_cast<std::size_t>(width_), -HUGE_VAL);
+  std::vector<double> true_sum_ = std::vector<double>(static_cast<std::size_t>(width_), 0.0);
+};
+
+class Tiles : public SoftmaxTest {};
 INSTANTIATE_TEST_SUITE_P(Isa, Tiles, testing::ValuesIn(kernel_isas()), isa_name);
 
 TEST_P(Tiles, UpdatesAgreeWithDouble) {
   for (int vectors = 1; vectors <= table().panel_vectors; ++vectors) {
-    const Index ld = (vectors + 1) * lanes();
-    const Index width = vectors * lanes();
-    const Guarded<float> max = filled(width, -kInf);
-    const Guarded<float> sum = filled(width, 0.0F);
-    const Guarded<float> alpha = filled(width, kUntouched);
-    std::vector<double> true_max(static_cast<std::size_t>(width), -HUGE_VAL);
-    std::vector<double> true_sum(static_cast<std::size_t>(width), 0.0);
     const std::vector<Tile> tiles = {
         {13, {{0, 13, 0, vectors, false}}},
         {20, {{0, 9, 0, vectors, true}, {9, 4, vectors - 1, 1, true}, {13, 7, 0, 1, true}}},
         {16, {{0, 16, 0, vectors, false}}},
         {1, {{0, 1, 0, vectors, true}}},
     };
+    Running softmax(table(), vectors);
     std::uint64_t seed = 10;
-    for (const Tile& tile : tiles) {
-      const Guarded<float> before = normals((tile.keys - 1) * ld + width, ++seed);
-      for (float& score : before) score *= 5;
-      for (Index i = 0; i < static_cast<Index>(before.size()); i += 7) before[i] = -kInf;  // hidden
-      const Guarded<float> scores = copy_of(before);
-      const Guarded<float> tile_max = filled(width, -kInf);
-      std::vector<double> old_max = true_max;
-      for (Index l = 0; l < width; ++l) {
-        const auto lane = static_cast<std::size_t>(l);
-        for (Index k = 0; k < tile.keys; ++k) {
-          if (in_strips(tile, k, l) && before[k * ld + l] > tile_max[l]) tile_max[l] = before[k * ld + l];
-        }
-        true_max[lane] = std::max(true_max[lane], static_cast<double>(tile_max[l]));
-        true_sum[lane] = old_max[lane] == -HUGE_VAL ? 0 : true_sum[lane] * std::exp(old_max[lane] - true_max[lane]);
-      }
-      const bool grown = table().softmax_update(scores.data(), ld, vectors, tile.strips.data(), static_cast<int>(tile.strips.size()),
-                                                tile_max.data(), {max.data(), sum.data(), alpha.data()});
-      bool some_alpha = false;
-      for (Index l = 0; l < width; ++l) {
-        const auto lane = static_cast<std::size_t>(l);
-        ASSERT_EQ(static_cast<double>(max[l]), true_max[lane]) << "lane " << l;
-        if (old_max[lane] == true_max[lane]) {
-          ASSERT_EQ(alpha[l], 1.0F) << "lane " << l << ": nothing changed, nothing may be rescaled";
-        } else if (old_max[lane] != -HUGE_VAL) {
-          const double step = old_max[lane] - true_max[lane];
-          ASSERT_NEAR(static_cast<double>(alpha[l]), std::exp(step), exp_tolerance(step) * std::exp(step));
-        }
-        some_alpha |= alpha[l] != 1.0F;
-        double magnitude = 0;
-        for (Index k = 0; k < tile.keys; ++k) {
-          const float score = before[k * ld + l];
-          if (!in_strips(tile, k, l)) {
-            ASSERT_TRUE(same(scores[k * ld + l], score)) << "outside the strips nothing changes";
-            continue;
-          }
-          if (score == -kInf) {
-            ASSERT_TRUE(same(scores[k * ld + l], 0.0F));
-            continue;
-          }
-          const double x = static_cast<double>(score) - true_max[lane];
-          const double exact = std::exp(x);
-          const double tolerance = exp_tolerance(x) + std::abs(x) * unit_roundoff(DType::F32);  // score - max is rounded too
-          ASSERT_LE(std::abs(static_cast<double>(scores[k * ld + l]) - exact), tolerance * exact + FLT_MIN);
-          true_sum[lane] += exact;
-          magnitude += exact * tolerance;
-        }
-        ASSERT_LE(std::abs(static_cast<double>(sum[l]) - true_sum[lane]), magnitude + dot_tolerance(60 + 100) * true_sum[lane]) << "lane " << l;
-      }
-      ASSERT_EQ(grown, some_alpha);
-    }
+    for (const Tile& tile : tiles) softmax.step(tile, ++seed);
   }
 }
 

@@ -1,5 +1,5 @@
-// Test helper of safetensors_live.py: for each line of standard input, "<file>" or "<file>\t<copy>", writes a line of JSON: name -> [dtype, shape,
-// data in hexadecimal], or {"error": text}. With <copy>, all tensors and the metadata are saved there again.
+// Test helper of safetensors_live.py: for each line of standard input, "<file>" or "<file>\t<copy>", writes a line of JSON: name -> [dtype,
+// shape, data in hexadecimal], or {"error": text}. With <copy>, all tensors and the metadata are saved there again.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the safetensors reader and writer with the Python package `safetensors`, live. Usage: safetensors_live.py SAFETENSORS_DUMP (the helper
-built from safetensors_dump.cpp).
+"""Compares the safetensors reader and writer with the Python package `safetensors`, live. Usage: safetensors_live.py SAFETENSORS_DUMP
+(the helper built from safetensors_dump.cpp).
 
-Files the package writes must be read bit by bit, files we write must be read by the package bit by bit, and a file the package refuses must be
-refused here too (random damage; the seed is printed, MHA_TEST_SEED sets it). The other way round we may be stricter; those cases are counted.
+Files the package writes must be read bit by bit, files we write must be read by the package bit by bit, and a file the package refuses
+must be refused here too (random damage; the seed is printed, MHA_TEST_SEED sets it). The other way round we may be stricter; those cases
+are counted.
 """
 
 import json
@@ -26,7 +27,7 @@ except ImportError as error:
 
 def dump(helper, lines):
     run = subprocess.run([helper], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    return [json.loads(line) for line in run.stdout.split("\n")[:-1]]
 
 
 def package_reads(path):
@@ -55,7 +56,7 @@ def written_by_package(folder, choose):
             raw = numpy.frombuffer(choose.randbytes(8 * max(1, int(numpy.prod(shape)))), dtype=numpy.uint8)
             dtype = numpy.dtype(choose.choice(dtypes))
             flat = (raw & 1).astype(bool) if dtype == bool else raw.view(dtype)
-            tensors[f"t{i} \u00e9"] = numpy.array(flat[:int(numpy.prod(shape))].reshape(shape))
+            tensors[f"t{i} \u00e9"] = numpy.array(flat[: int(numpy.prod(shape))].reshape(shape))
         path = pathlib.Path(folder) / f"package{case}.safetensors"
         safetensors.numpy.save_file(tensors, path, metadata={"case": str(case)} if case % 2 else None)
         paths.append(path)
@@ -64,20 +65,22 @@ def written_by_package(folder, choose):
 
 def damaged(data, choose):
     (length,) = struct.unpack("<Q", data[:8])
-    header, rest = bytearray(data[8:8 + length]), data[8 + length:]
+    header, rest = bytearray(data[8 : 8 + length]), data[8 + length :]
     for _ in range(choose.randrange(1, 4)):
         kind, at = choose.randrange(5), choose.randrange(len(header) or 1)
         if kind == 0 and header:
             header[at] = choose.choice(b'{}[]",:0123456789-. eFIBO_')
         elif kind == 1:
-            header[at:at + choose.randrange(1, 4)] = b""
+            header[at : at + choose.randrange(1, 4)] = b""
         elif kind == 2:
             header[at:at] = bytes([choose.choice(b'{}[]",:0123456789\0\t\n\\')])
         elif kind == 3:
-            rest = rest[:choose.randrange(len(rest) + 1)] if choose.random() < 0.5 else rest + b"\1"
+            rest = rest[: choose.randrange(len(rest) + 1)] if choose.random() < 0.5 else rest + b"\1"
         else:
             length += choose.choice([0, 0, 1, -1, 8])
-    return struct.pack("<Q", max(0, length - len(data[8:8 + length]) + len(header)) if kind != 4 else max(0, length)) + bytes(header) + rest
+    return (
+        struct.pack("<Q", max(0, length - len(data[8 : 8 + length]) + len(header)) if kind != 4 else max(0, length)) + bytes(header) + rest
+    )
 
 
 def main():

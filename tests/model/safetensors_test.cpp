@@ -50,9 +50,9 @@ TEST_F(SafetensorsTest, ReadsTensorsAndMetadata) {
   const float values[] = {1.5F, -2.0F, 3.0F, 0.25F, 8.0F, 9.0F};
   std::string data(24, '\0');
   std::memcpy(data.data(), values, 24);
-  const SafetensorsFile file = open(file_of(
-      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2,2],"data_offsets":[8,24]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} )",
-      data));
+  const SafetensorsFile file = open(file_of(R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2,2],"data_offsets":[8,24]},)"
+                                            R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} )",
+                                            data));
   EXPECT_EQ(file.names(), (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(file.contains("a"));
   EXPECT_FALSE(file.contains("c"));
@@ -66,8 +66,9 @@ TEST_F(SafetensorsTest, ReadsTensorsAndMetadata) {
 }
 
 TEST_F(SafetensorsTest, ReadsScalarsEmptyTensorsAndEmptyFiles) {
-  const SafetensorsFile file = open(file_of(
-      R"({"s":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},"e":{"dtype":"F64","shape":[3,0,1152921504606846976],"data_offsets":[2,2]}})", "\1\2"));
+  const SafetensorsFile file = open(file_of(R"({"s":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},)"
+                                            R"("e":{"dtype":"F64","shape":[3,0,1152921504606846976],"data_offsets":[2,2]}})",
+                                            "\1\2"));
   EXPECT_EQ(file.tensor("s").rank(), 0);
   EXPECT_EQ(file.tensor("s").as<Bf16>()->bits, 0x0201);
   EXPECT_TRUE(file.tensor("e"));
@@ -79,8 +80,8 @@ TEST_F(SafetensorsTest, CopiesWhatIsNotAligned) {
   std::string data(3 + 16, '\0');
   const double values[] = {1.25, -7.0};
   std::memcpy(data.data() + 3, values, 16);
-  const SafetensorsFile file = open(file_of(
-      R"({"x":{"dtype":"F64","shape":[2],"data_offsets":[3,19]},"b":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", data));
+  const SafetensorsFile file = open(
+      file_of(R"({"x":{"dtype":"F64","shape":[2],"data_offsets":[3,19]},"b":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", data));
   const ConstTensorView x = file.tensor("x");
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.data) % alignof(double), 0U);
   EXPECT_EQ(x.as<double>()[0], 1.25);
@@ -89,10 +90,10 @@ TEST_F(SafetensorsTest, CopiesWhatIsNotAligned) {
 }
 
 TEST_F(SafetensorsTest, RefusesOnAccessWhatItCannotComputeWith) {
-  const SafetensorsFile file = open(file_of(
-      R"({"i":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"r":{"dtype":"F32","shape":[1,1,1,1,1],"data_offsets":[8,12]},)"
-      R"("f":{"dtype":"F4","shape":[2],"data_offsets":[12,13]}})",
-      std::string(13, '\0')));
+  const SafetensorsFile file =
+      open(file_of(R"({"i":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"r":{"dtype":"F32","shape":[1,1,1,1,1],"data_offsets":[8,12]},)"
+                   R"("f":{"dtype":"F4","shape":[2],"data_offsets":[12,13]}})",
+                   std::string(13, '\0')));
   EXPECT_EQ(file.names().size(), 3U);
   EXPECT_TRUE(mentions(text_of<DTypeError>([&] { file.tensor("i"); }), path(), "'i'", "I32"));
   EXPECT_TRUE(mentions(text_of<DTypeError>([&] { file.tensor("f"); }), "F4"));
@@ -126,8 +127,9 @@ TEST_F(SafetensorsTest, RefusesBrokenJson) {
   EXPECT_TRUE(mentions(refused(file_of(std::string("{}\0x", 4))), "broken JSON at byte 10", "NUL"));
   EXPECT_TRUE(mentions(refused(file_of("{\"\xFF\":1}")), "broken JSON at byte 10", "UTF-8"));
   EXPECT_TRUE(mentions(refused(file_of(R"({"a":1e999})")), "broken JSON"));
-  EXPECT_TRUE(mentions(refused(file_of(R"({"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})")),
-                       "'x' twice"));
+  EXPECT_TRUE(mentions(
+      refused(file_of(R"({"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})")),
+      "'x' twice"));
   EXPECT_TRUE(mentions(refused(file_of(R"({"x":{"dtype":"F32","dtype":"F64","shape":[0],"data_offsets":[0,0]}})")), "'dtype' twice"));
   const std::string deep = std::string(R"({"x":)") + std::string(1'000'000, '[');
   EXPECT_TRUE(mentions(refused(file_of(deep)), "deeper than"));
@@ -169,7 +171,8 @@ TEST_F(SafetensorsTest, RefusesBrokenEntries) {
 
 TEST_F(SafetensorsTest, RefusesOverlapsHolesAndBools) {
   const auto two = [](const char* first, const char* second, const std::string& data) {
-    return file_of(core::join(R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)", first, R"(},"b":{"dtype":"BOOL","shape":[4],"data_offsets":)", second, "}}"),
+    return file_of(core::join(R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)", first,
+                              R"(},"b":{"dtype":"BOOL","shape":[4],"data_offsets":)", second, "}}"),
                    data);
   };
   EXPECT_EQ(open(two("[0,4]", "[4,8]", std::string(8, '\1'))).names().size(), 2U);
@@ -184,9 +187,9 @@ TEST_F(SafetensorsTest, RefusesOverlapsHolesAndBools) {
 
 // Every single-byte change of a valid file, and random larger ones: either a FormatError or a file whose tensors can all be read.
 TEST_F(SafetensorsTest, SurvivesMutations) {
-  const std::string valid = file_of(
-      R"({"__metadata__":{"k":"v"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"m":{"dtype":"BOOL","shape":[4],"data_offsets":[24,28]}})",
-      std::string(28, '\1'));
+  const std::string valid = file_of(R"({"__metadata__":{"k":"v"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                                    R"("m":{"dtype":"BOOL","shape":[4],"data_offsets":[24,28]}})",
+                                    std::string(28, '\1'));
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
@@ -222,10 +225,18 @@ TEST_F(SafetensorsTest, SurvivesMutations) {
     for (std::size_t n = 1 + random() % 4; n > 0; --n) {
       const std::size_t at = random() % bytes.size();
       switch (random() % 4) {
-        case 0: bytes[at] = alphabet[random() % alphabet.size()]; break;
-        case 1: bytes.insert(at, 1, alphabet[random() % alphabet.size()]); break;
-        case 2: bytes.erase(at, 1 + random() % 3); break;
-        default: bytes[at] = static_cast<char>(random()); break;
+        case 0:
+          bytes[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 1:
+          bytes.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        case 2:
+          bytes.erase(at, 1 + random() % 3);
+          break;
+        default:
+          bytes[at] = static_cast<char>(random());
+          break;
       }
       if (bytes.empty()) break;
     }

@@ -26,27 +26,37 @@ using Words = std::vector<std::string>;
 
 json small_file() {
   json vocabulary = json::object();
-  for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "man", "saw", "astronom", "##er", "##s", ".", "é", "e", "中",
-                            "##中", "i", "##\xCC\x87", "foo"}) {
+  for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "man", "saw", "astronom", "##er", "##s", ".", "é", "e",
+                            "中", "##中", "i", "##\xCC\x87", "foo"}) {
     vocabulary[token] = vocabulary.size();
   }
   const auto added = [](const char* content, int id) {
-    return json{{"id", id}, {"content", content}, {"special", true}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}};
+    return json{{"id", id},        {"content", content}, {"special", true},    {"single_word", false},
+                {"lstrip", false}, {"rstrip", false},    {"normalized", false}};
   };
-  return {{"version", "1.0"},
-          {"truncation", {{"max_length", 4}, {"strategy", "LongestFirst"}, {"stride", 0}}},
-          {"padding", {{"strategy", {{"Fixed", 128}}}, {"pad_id", 0}}},
-          {"added_tokens", {added("[CLS]", 2), added("[SEP]", 3), added("[MASK]", 4)}},
-          {"normalizer", {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr}, {"lowercase", true}}},
-          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-          {"post_processor",
-           {{"type", "TemplateProcessing"},
-            {"single",
-             {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"SpecialToken", {{"id", "[SEP]"}, {"type_id", 0}}}}}},
-            {"special_tokens",
-             {{"[CLS]", {{"id", "[CLS]"}, {"ids", {2}}, {"tokens", {"[CLS]"}}}}, {"[SEP]", {{"id", "[SEP]"}, {"ids", {3}}, {"tokens", {"[SEP]"}}}}}}}},
-          {"model",
-           {{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"continuing_subword_prefix", "##"}, {"max_input_chars_per_word", 100}, {"vocab", vocabulary}}}};
+  return {
+      {"version", "1.0"},
+      {"truncation", {{"max_length", 4}, {"strategy", "LongestFirst"}, {"stride", 0}}},
+      {"padding", {{"strategy", {{"Fixed", 128}}}, {"pad_id", 0}}},
+      {"added_tokens", {added("[CLS]", 2), added("[SEP]", 3), added("[MASK]", 4)}},
+      {"normalizer",
+       {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr}, {"lowercase", true}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}},
+          {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+          {{"SpecialToken", {{"id", "[SEP]"}, {"type_id", 0}}}}}},
+        {"special_tokens",
+         {{"[CLS]", {{"id", "[CLS]"}, {"ids", {2}}, {"tokens", {"[CLS]"}}}},
+          {"[SEP]", {{"id", "[SEP]"}, {"ids", {3}}, {"tokens", {"[SEP]"}}}}}}}},
+      {"model",
+       {{"type", "WordPiece"},
+        {"unk_token", "[UNK]"},
+        {"continuing_subword_prefix", "##"},
+        {"max_input_chars_per_word", 100},
+        {"vocab", vocabulary}}}};
 }
 
 class TokenizerTest : public testing::Test {
@@ -99,7 +109,13 @@ TEST_F(TokenizerTest, FindsSpecialTokensInTheText) {
 
 TEST_F(TokenizerTest, AddedTokensAreNoPiecesOfWords) {
   json file = small_file();
-  file["added_tokens"].push_back({{"id", 19}, {"content", "foobar"}, {"special", false}, {"single_word", true}, {"lstrip", true}, {"rstrip", false}, {"normalized", false}});
+  file["added_tokens"].push_back({{"id", 19},
+                                  {"content", "foobar"},
+                                  {"special", false},
+                                  {"single_word", true},
+                                  {"lstrip", true},
+                                  {"rstrip", false},
+                                  {"normalized", false}});
   const Tokenizer tokenizer = load(file);
   EXPECT_EQ(tokenizer.encode("the  foobar", false).tokens, (Words{"the", "  foobar"}));
   EXPECT_EQ(tokenizer.encode("foobars", false).tokens, (Words{"[UNK]"}));
@@ -141,10 +157,10 @@ TEST_F(TokenizerTest, RefusesTextThatIsNoUtf8) {
   EXPECT_TRUE(mentions(refused_text("abc\xFFz"), "byte 3", "255", "UTF-8"));
   EXPECT_TRUE(mentions(refused_text("\x80"), "byte 0"));
   EXPECT_TRUE(mentions(refused_text("a\xC3"), "byte 1"));
-  EXPECT_TRUE(mentions(refused_text("ab\xC0\xAF"), "byte 2"));              // overlong
-  EXPECT_TRUE(mentions(refused_text("\xED\xA0\x80"), "byte 0"));             // a surrogate
-  EXPECT_TRUE(mentions(refused_text("\xF4\x90\x80\x80"), "byte 0"));         // beyond U+10FFFF
-  EXPECT_TRUE(mentions(refused_text("[MASK]\xF0\x9F\x98"), "byte 6"));       // cut off
+  EXPECT_TRUE(mentions(refused_text("ab\xC0\xAF"), "byte 2"));          // overlong
+  EXPECT_TRUE(mentions(refused_text("\xED\xA0\x80"), "byte 0"));        // a surrogate
+  EXPECT_TRUE(mentions(refused_text("\xF4\x90\x80\x80"), "byte 0"));    // beyond U+10FFFF
+  EXPECT_TRUE(mentions(refused_text("[MASK]\xF0\x9F\x98"), "byte 6"));  // cut off
 }
 
 // A quadratic step would take minutes here, also without a sanitizer; the limit leaves room for one on a busy machine.
@@ -165,9 +181,11 @@ TEST_F(TokenizerTest, TimeIsLinear) {
 
 TEST_F(TokenizerTest, RefusesOtherTypesAndSaysWhatIsSupported) {
   EXPECT_TRUE(mentions(refused([](json& f) { f["normalizer"]["type"] = "NFKC"; }), "normalizer.type", "'NFKC'", "BertNormalizer"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["pre_tokenizer"]["type"] = "ByteLevel"; }), "pre_tokenizer.type", "'ByteLevel'", "BertPreTokenizer"));
+  EXPECT_TRUE(mentions(refused([](json& f) { f["pre_tokenizer"]["type"] = "ByteLevel"; }), "pre_tokenizer.type", "'ByteLevel'",
+                       "BertPreTokenizer"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["model"]["type"] = "BPE"; }), "model.type", "'BPE'", "WordPiece"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["type"] = "RobertaProcessing"; }), "'RobertaProcessing'", "TemplateProcessing"));
+  EXPECT_TRUE(
+      mentions(refused([](json& f) { f["post_processor"]["type"] = "RobertaProcessing"; }), "'RobertaProcessing'", "TemplateProcessing"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["version"] = "2.0"; }), "version", "'2.0'"));
 }
 
@@ -195,14 +213,20 @@ TEST_F(TokenizerTest, RefusesBrokenAddedTokensAndFrames) {
   EXPECT_TRUE(mentions(refused([](json& f) { f["added_tokens"][1]["content"] = "new"; }), "added_tokens[1].id", "is 3", "19"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["added_tokens"][1] = f["added_tokens"][0]; }), "'[CLS]'", "twice"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["added_tokens"][1].erase("lstrip"); }), "added_tokens[1].lstrip", "missing"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["added_tokens"][1]["content"] = ""; f["added_tokens"][1]["id"] = 19; }), "content", "empty"));
+  EXPECT_TRUE(mentions(refused([](json& f) {
+                         f["added_tokens"][1]["content"] = "";
+                         f["added_tokens"][1]["id"] = 19;
+                       }),
+                       "content", "empty"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"] = json::array(); }), "single", "none"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][1]["Sequence"]["id"] = "B"; }), "single", "sequence A once"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][2] = f["post_processor"]["single"][1]; }), "sequence A once"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][0]["SpecialToken"]["id"] = "[NO]"; }), "special_tokens.[NO]", "missing"));
+  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][0]["SpecialToken"]["id"] = "[NO]"; }), "special_tokens.[NO]",
+                       "missing"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["special_tokens"]["[CLS]"]["ids"] = {1, 2}; }), "ids", "2 entries"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["special_tokens"]["[CLS]"]["ids"] = {-2}; }), "entry 0"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"[CLS]", 2}}, {"sep", {"[SEP]"}}}; }), "sep"));
+  EXPECT_TRUE(mentions(
+      refused([](json& f) { f["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"[CLS]", 2}}, {"sep", {"[SEP]"}}}; }), "sep"));
 }
 
 TEST_F(TokenizerTest, RefusesWhatIsNoJson) {

@@ -19,7 +19,9 @@ using nn::Activation;
 /// -20 to 20 densely, and special values.
 Tensor grid(DType dtype) {
   Tensor x(dtype, {401, 100});
-  for_each_position(x.shape(), [&](Index i, Index j, Index, Index) { set_element(x, i, j, 0, 0, static_cast<double>(i - 200) * 0.1 + static_cast<double>(j) * 0.001003); });
+  for_each_position(x.shape(), [&](Index i, Index j, Index, Index) {
+    set_element(x, i, j, 0, 0, static_cast<double>(i - 200) * 0.1 + static_cast<double>(j) * 0.001003);
+  });
   const double special[] = {0.0, -0.0, 6.0, -6.0, 1e30, -1e30, 1e-30, -13.0, -14.2, -37.0, -45.0, std::numeric_limits<float>::min()};
   Index j = 0;
   for (const double value : special) set_element(x, 0, j++, 0, 0, value);

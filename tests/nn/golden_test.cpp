@@ -62,7 +62,11 @@ void expect_golden(const Layer& layer, const Golden& golden) {
   Tensor weights(DType::F32, golden.get("weights").shape);
   std::vector<Index> lengths;
   if (const ConstTensorView given = golden.get("kv_lengths")) lengths.assign(given.as<Index>(), given.as<Index>() + given.size(0));
-  layer.forward({.x = golden.get("x"), .key = golden.get("key"), .value = golden.get("value"), .allowed = golden.get("allowed"), .kv_lengths = lengths},
+  layer.forward({.x = golden.get("x"),
+                 .key = golden.get("key"),
+                 .value = golden.get("value"),
+                 .allowed = golden.get("allowed"),
+                 .kv_lengths = lengths},
                 {.y = y, .weights = weights}, workspace);
   EXPECT_LE(relative_error(y, golden.get("y")), tolerance(layer.config()));
   EXPECT_LE(relative_error(weights, golden.get("weights")), tolerance(layer.config()));

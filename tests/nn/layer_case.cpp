@@ -45,10 +45,10 @@ MhaConfig LayerCase::config() const {
 
 std::ostream& operator<<(std::ostream& stream, const LayerCase& c) {
   stream << "batch " << c.batch << ", q_len " << c.q_len << ", keys " << c.keys() << ", d_model " << c.d_model << ", heads " << c.heads
-         << ", kv_heads " << c.kv_heads << ", head_dim " << c.head_dim << ", key_width " << c.key_width << ", value_width "
-         << c.value_width << ", bias " << c.bias << ", memory " << static_cast<int>(c.memory) << ", layout " << static_cast<int>(c.layout)
-         << ", weights " << name_of(c.weights) << ", mask " << to_string(c.mask) << ", align " << static_cast<int>(c.align)
-         << ", position bias " << static_cast<int>(c.position_bias.content) << ", allowed " << c.allowed.present << ", kv_lengths ";
+         << ", kv_heads " << c.kv_heads << ", head_dim " << c.head_dim << ", key_width " << c.key_width << ", value_width " << c.value_width
+         << ", bias " << c.bias << ", memory " << static_cast<int>(c.memory) << ", layout " << static_cast<int>(c.layout) << ", weights "
+         << name_of(c.weights) << ", mask " << to_string(c.mask) << ", align " << static_cast<int>(c.align) << ", position bias "
+         << static_cast<int>(c.position_bias.content) << ", allowed " << c.allowed.present << ", kv_lengths ";
   for (const Index length : c.kv_lengths) stream << length << ' ';
   return stream << ", dropout " << c.dropout.probability << ", seed " << c.seed;
 }
@@ -149,7 +149,10 @@ struct Bounded {
 class Oracle {
  public:
   explicit Oracle(const LayerInstance& instance)
-      : c_(instance.layer_case()), in_(instance.inputs()), p_(instance.parameters()), config_(instance.config()),
+      : c_(instance.layer_case()),
+        in_(instance.inputs()),
+        p_(instance.parameters()),
+        config_(instance.config()),
         u_(unit_roundoff(c_.dtype())) {}
 
   LayerOracle compute() {
@@ -240,7 +243,8 @@ class Oracle {
       }
       const double added = bias != nullptr ? at_broadcast(bias->values, b, h, row, key) : 0;
       score.value = score.value * scale + added;
-      score.error = scale * (score.error + static_cast<double>(c_.head_dim + 4) * u_ * magnitude) + 2 * u_ * (std::abs(added) + std::abs(score.value));
+      score.error = scale * (score.error + static_cast<double>(c_.head_dim + 4) * u_ * magnitude) +
+                    2 * u_ * (std::abs(added) + std::abs(score.value));
       scores[static_cast<std::size_t>(key)] = score;
       highest = std::max(highest, score.value);
       error = std::max(error, score.error);
@@ -297,8 +301,8 @@ std::string beyond(const ConstTensorView& got, const ConstTensorView& expected, 
     const double ratio = std::abs(a - b) / (factor * element(error, i, j, k, l));
     if (ratio <= excess) return;
     excess = std::isnan(ratio) ? kInf : ratio;
-    worst = "at " + to_string(Dims{i, j, k, l}) + ": " + std::to_string(a) + " instead of " + std::to_string(b) + ", " + std::to_string(ratio) +
-            " times the bound";
+    worst = "at " + to_string(Dims{i, j, k, l}) + ": " + std::to_string(a) + " instead of " + std::to_string(b) + ", " +
+            std::to_string(ratio) + " times the bound";
   });
   return worst;
 }

@@ -1,5 +1,6 @@
-// A LayerCase says in plain values what one call of the layer is about; LayerInstance holds tensors made for it. `oracle` computes the layer
-// in double from its definition, with, beside every number, a bound on what f32 arithmetic may make of it. It shares nothing with src/nn.
+// A LayerCase says in plain values what one call of the layer is about; LayerInstance holds tensors made for it. `oracle` computes the
+// layer in double from its definition, with, beside every number, a bound on what f32 arithmetic may make of it. It shares nothing with
+// src/nn.
 #pragma once
 
 #include <cstdint>

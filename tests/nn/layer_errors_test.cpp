@@ -194,7 +194,9 @@ TEST_F(LayerCalls, AlignmentIsNotGuessed) {
   EXPECT_NE(message(inputs()), "nothing was thrown");
 }
 
-TEST_F(LayerCalls, ARightCallStillWorks) { EXPECT_EQ(refusal([&] { fused.forward(inputs(), {.y = y}, workspace); }), "nothing was thrown"); }
+TEST_F(LayerCalls, ARightCallStillWorks) {
+  EXPECT_EQ(refusal([&] { fused.forward(inputs(), {.y = y}, workspace); }), "nothing was thrown");
+}
 
 }  // namespace
 }  // namespace mha::test

@@ -69,8 +69,16 @@ TEST_P(LayerTest, PaperConfiguration) {
 
 // Qwen3-0.6B: d_model 1024, 16 heads of 128, so projections are 1024 x 2048 and W_O is 2048 x 1024.
 TEST_P(LayerTest, DecoupledHeadDim) {
-  const LayerCase c = {.batch = 1, .q_len = 3, .d_model = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .key_width = 1024, .value_width = 1024,
-                       .bias = false, .mask = causal()};
+  const LayerCase c = {.batch = 1,
+                       .q_len = 3,
+                       .d_model = 1024,
+                       .heads = 16,
+                       .kv_heads = 8,
+                       .head_dim = 128,
+                       .key_width = 1024,
+                       .value_width = 1024,
+                       .bias = false,
+                       .mask = causal()};
   const LayerInstance instance(c);
   EXPECT_EQ(instance.parameters().wq.shape(), Dims({2048, 1024}));
   EXPECT_EQ(instance.parameters().wk.shape(), Dims({1024, 1024}));
@@ -79,17 +87,32 @@ TEST_P(LayerTest, DecoupledHeadDim) {
 }
 
 TEST_P(LayerTest, CrossAttentionWithWidthsOfItsOwn) {
-  expect_both_forms_right({.q_len = 7, .kv_len = 19, .d_model = 48, .heads = 6, .kv_heads = 2, .head_dim = 8, .key_width = 30, .value_width = 21,
+  expect_both_forms_right({.q_len = 7,
+                           .kv_len = 19,
+                           .d_model = 48,
+                           .heads = 6,
+                           .kv_heads = 2,
+                           .head_dim = 8,
+                           .key_width = 30,
+                           .value_width = 21,
                            .memory = Memory::KeyAndValue});
 }
 
 TEST_P(LayerTest, MultiQuery) {
-  expect_both_forms_right({.q_len = 20, .d_model = 40, .heads = 5, .kv_heads = 1, .head_dim = 16, .key_width = 40, .value_width = 40, .mask = causal()});
+  expect_both_forms_right(
+      {.q_len = 20, .d_model = 40, .heads = 5, .kv_heads = 1, .head_dim = 16, .key_width = 40, .value_width = 40, .mask = causal()});
 }
 
 TEST_P(LayerTest, DoubleThroughout) {
-  expect_both_forms_right({.q_len = 6, .d_model = 24, .heads = 4, .kv_heads = 2, .head_dim = 7, .key_width = 24, .value_width = 24,
-                           .weights = DType::F64, .mask = causal()});
+  expect_both_forms_right({.q_len = 6,
+                           .d_model = 24,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = 7,
+                           .key_width = 24,
+                           .value_width = 24,
+                           .weights = DType::F64,
+                           .mask = causal()});
 }
 
 TEST_P(LayerTest, EmptyBatchesAndLengths) {
@@ -109,7 +132,14 @@ TEST_P(LayerTest, BlindRowGivesTheOutputBias) {
 }
 
 TEST_P(LayerTest, BothFormsShowTheHookTheSame) {
-  const LayerCase c = {.q_len = 9, .kv_len = 6, .d_model = 20, .heads = 6, .kv_heads = 3, .head_dim = 5, .key_width = 20, .value_width = 20,
+  const LayerCase c = {.q_len = 9,
+                       .kv_len = 6,
+                       .d_model = 20,
+                       .heads = 6,
+                       .kv_heads = 3,
+                       .head_dim = 5,
+                       .key_width = 20,
+                       .value_width = 20,
                        .memory = Memory::Key};
   const LayerInstance instance(c);
   Workspace workspace;
@@ -161,21 +191,22 @@ TEST_P(LayerTest, HookAblatesHeads) {
 
 // What the hook is given is enough for `attention_weights`.
 TEST_P(LayerTest, HookCanAskForAnyWeights) {
-  if (GetParam() == "reference") GTEST_SKIP() << "attention_weights under the reference is attention's own test";
-  const LayerCase c = {.q_len = 9, .d_model = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .key_width = 16, .value_width = 16, .mask = causal()};
+  const LayerCase c = {
+      .q_len = 9, .d_model = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .key_width = 16, .value_width = 16, .mask = causal()};
   const LayerInstance instance(c);
   Workspace workspace;
   Tensor region(DType::F32, {4, 5});
   Tensor y(DType::F32, {c.batch, c.q_len, c.d_model});
   const MhaHook hook = [&](const MhaTrace& trace) {
-    attention_weights(trace.spec, {.q = trace.q, .k = trace.k, .v = {}, .allowed = trace.allowed, .kv_lengths = trace.kv_lengths}, trace.lse,
-                      {.batch = 1, .head = 3, .queries = {2, 6}, .keys = {1, 6}}, region, workspace);
+    attention_weights(trace.spec, {.q = trace.q, .k = trace.k, .v = {}, .allowed = trace.allowed, .kv_lengths = trace.kv_lengths},
+                      trace.lse, {.batch = 1, .head = 3, .queries = {2, 6}, .keys = {1, 6}}, region, workspace);
   };
   fused_layer(instance).forward(instance.inputs(), {.y = y, .hook = hook}, workspace);
   const LayerOracle expected = oracle(instance);
   for_each_position(region.shape(), [&](Index q, Index k, Index, Index) {
     // A score and an lse enter the exponent, each with the error the oracle allows: a weight of its own, and the recomputed one.
-    EXPECT_NEAR(element(region, q, k), element(expected.weights, 1, 3, q + 2, k + 1), 2 * element(expected.weights_error, 1, 3, q + 2, k + 1));
+    EXPECT_NEAR(element(region, q, k), element(expected.weights, 1, 3, q + 2, k + 1),
+                2 * element(expected.weights_error, 1, 3, q + 2, k + 1));
   });
 }
 
@@ -211,8 +242,17 @@ TEST_P(LayerTest, BothFormsDropTheSame) {
 }
 
 TEST_P(LayerTest, BatchMatesDoNotMatter) {
-  const LayerCase c = {.batch = 3, .q_len = 37, .d_model = 96, .heads = 4, .kv_heads = 2, .head_dim = 24, .key_width = 96, .value_width = 96,
-                       .mask = causal(), .align = Align::TopLeft, .kv_lengths = {37, 20, 1}};
+  const LayerCase c = {.batch = 3,
+                       .q_len = 37,
+                       .d_model = 96,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_dim = 24,
+                       .key_width = 96,
+                       .value_width = 96,
+                       .mask = causal(),
+                       .align = Align::TopLeft,
+                       .kv_lengths = {37, 20, 1}};
   const LayerInstance instance(c);
   const MultiHeadAttention layer = fused_layer(instance);
   Workspace workspace;

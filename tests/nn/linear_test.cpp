@@ -81,8 +81,8 @@ TEST_P(LinearTest, StridedWeightsAndViews) {
   Tensor wide = normal(DType::F32, {12, 70}, 2);
   Tensor result(DType::F32, {12, 110});
   fill(result, kMark);
-  const ConstTensorView x(wide.data<float>() + 1, DType::F32, {12, 33}, {70, 2});     // step 2, unaligned
-  const TensorView y(result.data<float>() + 3, DType::F32, {12, 50}, {110, 2});       // step 2: staged
+  const ConstTensorView x(wide.data<float>() + 1, DType::F32, {12, 33}, {70, 2});  // step 2, unaligned
+  const TensorView y(result.data<float>() + 3, DType::F32, {12, 50}, {110, 2});    // step 2: staged
   linear.forward(x, y, workspace);
   expect_product(x, w, {}, y);
   for (Index r = 0; r < 12; ++r) {

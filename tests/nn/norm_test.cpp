@@ -14,7 +14,8 @@ namespace mha::test {
 namespace {
 
 struct NormCase {
-  explicit NormCase(Index rows, Index width, double mean = 0) : x(DType::F32, {rows, width}), gamma(DType::F32, {width}), beta(DType::F32, {width}) {
+  explicit NormCase(Index rows, Index width, double mean = 0)
+      : x(DType::F32, {rows, width}), gamma(DType::F32, {width}), beta(DType::F32, {width}) {
     fill_normal(x, 1);
     fill_normal(gamma, 2);
     fill_normal(beta, 3);
@@ -35,7 +36,8 @@ void expect_normed(const ConstTensorView& x, const Tensor& gamma, const Tensor& 
       variance += off * off / static_cast<long double>(width);
     }
     for (Index d = 0; d < width; ++d) {
-      const auto normed = static_cast<double>((static_cast<long double>(element(x, r, d)) - mean) / std::sqrt(variance + static_cast<long double>(eps)));
+      const auto normed =
+          static_cast<double>((static_cast<long double>(element(x, r, d)) - mean) / std::sqrt(variance + static_cast<long double>(eps)));
       const double scaled = normed * element(gamma, d);
       const double expected = scaled + element(beta, d);
       const double tolerance = unit_roundoff(y.dtype) * (std::abs(expected) + 1e-6 * std::abs(scaled)) + 1e-12;

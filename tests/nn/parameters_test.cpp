@@ -150,8 +150,7 @@ TEST(Converters, HeadsOfAGroupMustAgree) {
     to_fused(config, naive);
     ADD_FAILURE();
   } catch (const ShapeError& error) {
-    EXPECT_STREQ(error.what(),
-                 "layer: naive heads 2 and 3 share a kv head (heads 4, kv_heads 2) but differ in wk, wv or their biases");
+    EXPECT_STREQ(error.what(), "layer: naive heads 2 and 3 share a kv head (heads 4, kv_heads 2) but differ in wk, wv or their biases");
   }
   EXPECT_THROW(NaiveMultiHeadAttention(config, std::move(naive)), ShapeError);
 }

@@ -14,8 +14,17 @@ namespace mha::test {
 namespace {
 
 // Large enough that projections, attention and W_O are each worth a second thread (core::kWorthAThread).
-const LayerCase kLarge = {.batch = 2, .q_len = 70, .d_model = 192, .heads = 6, .kv_heads = 2, .head_dim = 32, .key_width = 192, .value_width = 192,
-                          .mask = causal(), .align = Align::TopLeft, .kv_lengths = {70, 50}};
+const LayerCase kLarge = {.batch = 2,
+                          .q_len = 70,
+                          .d_model = 192,
+                          .heads = 6,
+                          .kv_heads = 2,
+                          .head_dim = 32,
+                          .key_width = 192,
+                          .value_width = 192,
+                          .mask = causal(),
+                          .align = Align::TopLeft,
+                          .kv_lengths = {70, 50}};
 
 TEST(LayerThreads, SameBitsForOneTwoAndSeven) {
   const LayerInstance instance(kLarge);

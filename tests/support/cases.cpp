@@ -42,21 +42,36 @@ void add_data_masks(std::vector<Problem>& list) {
   add(list, "allowed/sparse", {.q_len = 40, .kv_len = 70, .allowed = {true, {}, 0.03}});
   add(list, "allowed/nothing", {.q_len = 9, .kv_len = 20, .allowed = {true, {}, 0.0}});
   add(list, "kv_lengths/plain", {.batch = 4, .q_len = 20, .kv_len = 30, .kv_lengths = {30, 17, 1, 0}});
-  add(list, "kv_lengths/causal", {.batch = 4, .q_len = 20, .kv_len = 30, .mask = causal(), .align = Align::BottomRight, .kv_lengths = {30, 17, 1, 0}});
-  add(list, "kv_lengths/top", {.batch = 3, .q_len = 20, .kv_len = 30, .mask = causal(), .align = Align::TopLeft, .kv_lengths = {30, 17, 0}});
+  add(list, "kv_lengths/causal",
+      {.batch = 4, .q_len = 20, .kv_len = 30, .mask = causal(), .align = Align::BottomRight, .kv_lengths = {30, 17, 1, 0}});
+  add(list, "kv_lengths/top",
+      {.batch = 3, .q_len = 20, .kv_len = 30, .mask = causal(), .align = Align::TopLeft, .kv_lengths = {30, 17, 0}});
   add(list, "everything",
-      {.batch = 3, .q_len = 34, .kv_len = 51, .kv_heads = 2, .group = 3, .head_dim = 24, .value_dim = 17, .mask = causal() & window(20, 0, 3) & segments({0, 7, 30}),
-       .align = Align::BottomRight, .bias = {Content::SomeHidden, {.batch = true}, DType::F32}, .allowed = {true, {.heads = true}, 0.8},
-       .kv_lengths = {51, 40, 13}, .scale = 0.3F, .dropout = {0.2F, 5}});
+      {.batch = 3,
+       .q_len = 34,
+       .kv_len = 51,
+       .kv_heads = 2,
+       .group = 3,
+       .head_dim = 24,
+       .value_dim = 17,
+       .mask = causal() & window(20, 0, 3) & segments({0, 7, 30}),
+       .align = Align::BottomRight,
+       .bias = {Content::SomeHidden, {.batch = true}, DType::F32},
+       .allowed = {true, {.heads = true}, 0.8},
+       .kv_lengths = {51, 40, 13},
+       .scale = 0.3F,
+       .dropout = {0.2F, 5}});
 }
 
 void add_storage(std::vector<Problem>& list) {
   for (const DType dtype : {DType::F32, DType::Bf16, DType::F16, DType::F64}) {
     for (const Layout layout : kLayouts) {
       const std::string text = std::string("storage/") + name_of(dtype) + "/" + name_of(layout);
-      add(list, text, {.q_len = 35, .kv_len = 35, .group = 2, .head_dim = 20, .value_dim = 20, .dtype = dtype, .layout = layout, .mask = causal()});
+      add(list, text,
+          {.q_len = 35, .kv_len = 35, .group = 2, .head_dim = 20, .value_dim = 20, .dtype = dtype, .layout = layout, .mask = causal()});
       add(list, text + "/odd", {.q_len = 18, .kv_len = 43, .group = 3, .head_dim = 33, .value_dim = 7, .dtype = dtype, .layout = layout});
-      add(list, text + "/one_query", {.q_len = 1, .kv_len = 67, .kv_heads = 1, .group = 4, .head_dim = 64, .value_dim = 64, .dtype = dtype, .layout = layout});
+      add(list, text + "/one_query",
+          {.q_len = 1, .kv_len = 67, .kv_heads = 1, .group = 4, .head_dim = 64, .value_dim = 64, .dtype = dtype, .layout = layout});
     }
   }
 }
@@ -71,9 +86,11 @@ void add_sizes(std::vector<Problem>& list) {
     const std::string text = "kv_len/" + std::to_string(kv_len);
     add(list, text, {.batch = 1, .q_len = 17, .kv_len = kv_len});
     add(list, text + "/one_query", {.q_len = 1, .kv_len = kv_len, .group = 2});
-    add(list, text + "/window", {.batch = 1, .q_len = kv_len, .kv_len = kv_len, .kv_heads = 1, .head_dim = 4, .value_dim = 4, .mask = window(33, 5, 2)});
+    add(list, text + "/window",
+        {.batch = 1, .q_len = kv_len, .kv_len = kv_len, .kv_heads = 1, .head_dim = 4, .value_dim = 4, .mask = window(33, 5, 2)});
   }
-  for (const Index head_dim : {1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 37, 63, 64, 65, 96, 127, 128, 129, 192, 256, 257, 512, 1024}) {
+  for (const Index head_dim :
+       {1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 37, 63, 64, 65, 96, 127, 128, 129, 192, 256, 257, 512, 1024}) {
     const std::string text = "head_dim/" + std::to_string(head_dim);
     add(list, text, {.batch = 1, .q_len = 18, .kv_len = 23, .head_dim = head_dim, .value_dim = head_dim});
     add(list, text + "/value_dim_5", {.batch = 1, .q_len = 7, .kv_len = 23, .kv_heads = 1, .head_dim = head_dim, .value_dim = 5});
@@ -82,13 +99,15 @@ void add_sizes(std::vector<Problem>& list) {
   for (const Index group : {1, 2, 3, 4, 5, 7, 8, 16, 71}) {
     const std::string text = "group/" + std::to_string(group);
     add(list, text, {.batch = 1, .q_len = 11, .kv_len = 19, .kv_heads = 3, .group = group});
-    add(list, text + "/one_query", {.q_len = 1, .kv_len = 19, .kv_heads = 2, .group = group, .mask = causal(), .align = Align::BottomRight});
+    add(list, text + "/one_query",
+        {.q_len = 1, .kv_len = 19, .kv_heads = 2, .group = group, .mask = causal(), .align = Align::BottomRight});
   }
   for (const float scale : {0.0F, 1.0F, -0.5F, 0.01F, 3.0F}) {
     add(list, "scale/" + std::to_string(scale), {.q_len = 18, .kv_len = 23, .head_dim = 16, .scale = scale});
   }
   for (const float probability : {0.1F, 0.5F, 1.0F}) {
-    add(list, "dropout/" + std::to_string(probability), {.q_len = 35, .kv_len = 35, .group = 2, .mask = causal(), .dropout = {probability, 99}});
+    add(list, "dropout/" + std::to_string(probability),
+        {.q_len = 35, .kv_len = 35, .group = 2, .mask = causal(), .dropout = {probability, 99}});
   }
 }
 

@@ -13,8 +13,8 @@ namespace mha::test {
 // Examples of each rule, for kv_len around 40.
 inline std::vector<Mask> examples(std::type_identity<Causal>) { return {causal()}; }
 inline std::vector<Mask> examples(std::type_identity<Window>) {
-  return {window(0),       window(4),        window(kUnbounded, 3), window(0, kUnbounded), window(6, 2), window(3, 0, 2),
-          window(0, 0, 1), window(17, 5, 4), window(100, 100, 100), window(kUnbounded, kUnbounded)};
+  return {window(0),       window(4),       window(kUnbounded, 3), window(0, kUnbounded), window(6, 2),
+          window(3, 0, 2), window(0, 0, 1), window(17, 5, 4),      window(100, 100, 100), window(kUnbounded, kUnbounded)};
 }
 inline std::vector<Mask> examples(std::type_identity<Prefix>) { return {prefix(0), prefix(1), prefix(11), prefix(1000)}; }
 inline std::vector<Mask> examples(std::type_identity<Chunk>) { return {chunk(1), chunk(7), chunk(16), chunk(1000)}; }

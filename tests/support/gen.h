@@ -51,11 +51,16 @@ inline Index some_reach() { return *rc::gen::oneOf(rc::gen::just(kUnbounded), rc
 
 inline Rule some_rule() {
   switch (*rc::gen::inRange(0, 5)) {
-    case 0: return Causal{};
-    case 1: return Window{some_reach(), some_reach(), *rc::gen::element<Index>(0, 0, 1, 4, 20)};
-    case 2: return Prefix{*rc::gen::inRange<Index>(0, 50)};
-    case 3: return Chunk{*rc::gen::inRange<Index>(1, 40)};
-    default: return some_segments();
+    case 0:
+      return Causal{};
+    case 1:
+      return Window{some_reach(), some_reach(), *rc::gen::element<Index>(0, 0, 1, 4, 20)};
+    case 2:
+      return Prefix{*rc::gen::inRange<Index>(0, 50)};
+    case 3:
+      return Chunk{*rc::gen::inRange<Index>(1, 40)};
+    default:
+      return some_segments();
   }
 }
 

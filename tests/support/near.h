@@ -19,12 +19,18 @@ inline double element(const ConstTensorView& view, Index i0, Index i1 = 0, Index
   Index offset = 0;
   for (int axis = 0; axis < view.rank(); ++axis) offset += at[axis] * view.stride(axis);
   switch (view.dtype) {
-    case DType::F32: return view.as<float>()[offset];
-    case DType::F64: return view.as<double>()[offset];
-    case DType::Bf16: return view.as<Bf16>()[offset].to_float();
-    case DType::F16: return view.as<F16>()[offset].to_float();
-    case DType::Bool: return view.as<bool>()[offset] ? 1 : 0;
-    case DType::I64: return static_cast<double>(view.as<Index>()[offset]);
+    case DType::F32:
+      return view.as<float>()[offset];
+    case DType::F64:
+      return view.as<double>()[offset];
+    case DType::Bf16:
+      return view.as<Bf16>()[offset].to_float();
+    case DType::F16:
+      return view.as<F16>()[offset].to_float();
+    case DType::Bool:
+      return view.as<bool>()[offset] ? 1 : 0;
+    case DType::I64:
+      return static_cast<double>(view.as<Index>()[offset]);
   }
   return 0;
 }
@@ -101,22 +107,32 @@ inline bool bitwise_equal(const ConstTensorView& a, const ConstTensorView& b) {
 /// Half the distance from 1 to the next number: the largest relative error of one rounding.
 inline double unit_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::F32: return std::ldexp(1.0, -24);
-    case DType::F64: return std::ldexp(1.0, -53);
-    case DType::Bf16: return std::ldexp(1.0, -8);
-    case DType::F16: return std::ldexp(1.0, -11);
-    default: return 0;
+    case DType::F32:
+      return std::ldexp(1.0, -24);
+    case DType::F64:
+      return std::ldexp(1.0, -53);
+    case DType::Bf16:
+      return std::ldexp(1.0, -8);
+    case DType::F16:
+      return std::ldexp(1.0, -11);
+    default:
+      return 0;
   }
 }
 
 /// The largest absolute error of one rounding among the subnormal numbers.
 inline double subnormal_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::F32: return std::ldexp(1.0, -150);
-    case DType::F64: return std::ldexp(1.0, -1075);
-    case DType::Bf16: return std::ldexp(1.0, -134);
-    case DType::F16: return std::ldexp(1.0, -25);
-    default: return 0;
+    case DType::F32:
+      return std::ldexp(1.0, -150);
+    case DType::F64:
+      return std::ldexp(1.0, -1075);
+    case DType::Bf16:
+      return std::ldexp(1.0, -134);
+    case DType::F16:
+      return std::ldexp(1.0, -25);
+    default:
+      return 0;
   }
 }
 
@@ -130,9 +146,7 @@ inline double forward_tolerance(DType storage) {
 }
 
 /// A sum of `length` products in f32, relative to the sum of their absolute values: length roundings of the adds, one of the multiply.
-inline double dot_tolerance(Index length, DType dtype = DType::F32) {
-  return static_cast<double>(length + 1) * unit_roundoff(dtype);
-}
+inline double dot_tolerance(Index length, DType dtype = DType::F32) { return static_cast<double>(length + 1) * unit_roundoff(dtype); }
 
 /// Bound on one element of attention's output, relative to sum over keys of weight * |v|. Each score is off by (head_dim + 3) roundings
 /// of `score_magnitude` = max over keys of (scale * sum |q d| |k d| + |bias|), which exp turns into a relative error, twice (numerator

@@ -89,12 +89,18 @@ std::string first_beyond(const Comparison& c, Bound&& bound) {
 
 const char* name_of(Layout layout) {
   switch (layout) {
-    case Layout::Dense: return "dense";
-    case Layout::HeadsFirst: return "heads_first";
-    case Layout::FusedQkv: return "fused_qkv";
-    case Layout::SharedBatch: return "shared_batch";
-    case Layout::SharedHeads: return "shared_heads";
-    case Layout::Strided: return "strided";
+    case Layout::Dense:
+      return "dense";
+    case Layout::HeadsFirst:
+      return "heads_first";
+    case Layout::FusedQkv:
+      return "fused_qkv";
+    case Layout::SharedBatch:
+      return "shared_batch";
+    case Layout::SharedHeads:
+      return "shared_heads";
+    case Layout::Strided:
+      return "strided";
   }
   return "?";
 }
@@ -138,54 +144,47 @@ void fill_normal(const TensorView& view, std::uint64_t seed) {
   for_each_position(view.shape, [&](Index i, Index j, Index k, Index l) { set_element(view, i, j, k, l, normal(random)); });
 }
 
-Instance::Instance(const Problem& problem) : problem_(problem) {
-  const Problem& p = problem;
-  const Dims q_shape = {p.batch, p.q_len, p.heads(), p.head_dim};
-  const Dims k_shape = {p.batch, p.kv_len, p.kv_heads, p.head_dim};
-  const Dims v_shape = {p.batch, p.kv_len, p.kv_heads, p.value_dim};
-  const auto make = [&](const Dims& shape) -> TensorView {
-    if (p.layout == Layout::HeadsFirst) {
-      storage_.emplace_back(p.dtype, Dims{shape[0], shape[2], shape[1], shape[3]});
-      return storage_.back().view().transpose(1, 2);
-    }
-    if (p.layout == Layout::Strided) {
-      storage_.push_back(nan_filled(p.dtype, {shape[0], shape[1], shape[2], 3 * shape[3] + 2}));
-      return strided(storage_.back(), shape, 3);
-    }
-    storage_.emplace_back(p.dtype, shape);
-    return storage_.back().view();
-  };
-  const auto share = [&](const Dims& shape, int axis) {
-    Dims one = shape;
-    one[axis] = std::min<Index>(shape[axis], 1);
-    storage_.emplace_back(p.dtype, one);
-    Dims strides = storage_.back().view().strides;
-    strides[axis] = 0;
-    return TensorView(storage_.back().view().data, p.dtype, shape, strides);
-  };
-  if (p.layout == Layout::FusedQkv) {
-    const Index columns = p.heads() * p.head_dim + p.kv_heads * (p.head_dim + p.value_dim);
-    const Index rows = std::max(p.q_len, p.kv_len);
-    storage_.push_back(nan_filled(p.dtype, {p.batch, rows, columns}));
-    Index column = 0;
-    const auto columns_of = [&](const Dims& shape) {
-      const TensorView view(at_element(storage_.back().view(), column), p.dtype, shape, {rows * columns, columns, shape[3], 1});
-      column += shape[2] * shape[3];
-      return view;
-    };
-    q_ = columns_of(q_shape);
-    k_ = columns_of(k_shape);
-    v_ = columns_of(v_shape);
-  } else {
-    const bool shared = p.layout == Layout::SharedBatch || p.layout == Layout::SharedHeads;
-    const int axis = p.layout == Layout::SharedBatch ? 0 : 2;
-    q_ = make(q_shape);
-    k_ = shared ? share(k_shape, axis) : make(k_shape);
-    v_ = shared ? share(v_shape, axis) : make(v_shape);
+TensorView Instance::make(const Dims& shape) {
+  const DType dtype = problem_.dtype;
+  if (problem_.layout == Layout::HeadsFirst) {
+    storage_.emplace_back(dtype, Dims{shape[0], shape[2], shape[1], shape[3]});
+    return storage_.back().view().transpose(1, 2);
   }
-  fill_normal(q_, 3 * p.seed);
-  fill_normal(k_, 3 * p.seed + 1);
-  fill_normal(v_, 3 * p.seed + 2);
+  if (problem_.layout == Layout::Strided) {
+    storage_.push_back(nan_filled(dtype, {shape[0], shape[1], shape[2], 3 * shape[3] + 2}));
+    return strided(storage_.back(), shape, 3);
+  }
+  storage_.emplace_back(dtype, shape);
+  return storage_.back().view();
+}
+
+TensorView Instance::share(const Dims& shape, int axis) {
+  Dims one = shape;
+  one[axis] = std::min<Index>(shape[axis], 1);
+  storage_.emplace_back(problem_.dtype, one);
+  Dims strides = storage_.back().view().strides;
+  strides[axis] = 0;
+  return {storage_.back().view().data, problem_.dtype, shape, strides};
+}
+
+void Instance::make_fused(const Dims& q_shape, const Dims& k_shape, const Dims& v_shape) {
+  const Problem& p = problem_;
+  const Index columns = p.heads() * p.head_dim + p.kv_heads * (p.head_dim + p.value_dim);
+  const Index rows = std::max(p.q_len, p.kv_len);
+  storage_.push_back(nan_filled(p.dtype, {p.batch, rows, columns}));
+  Index column = 0;
+  const auto columns_of = [&](const Dims& shape) {
+    const TensorView view(at_element(storage_.back().view(), column), p.dtype, shape, {rows * columns, columns, shape[3], 1});
+    column += shape[2] * shape[3];
+    return view;
+  };
+  q_ = columns_of(q_shape);
+  k_ = columns_of(k_shape);
+  v_ = columns_of(v_shape);
+}
+
+void Instance::make_masks() {
+  const Problem& p = problem_;
   std::mt19937_64 random(p.seed + 77);
   std::uniform_real_distribution<double> uniform;
   if (p.bias.content != BiasData::Content::None) {
@@ -202,6 +201,26 @@ Instance::Instance(const Problem& problem) : problem_(problem) {
     for_each_position(allowed_.shape,
                       [&](Index i, Index j, Index k, Index l) { set_element(allowed_, i, j, k, l, uniform(random) < p.allowed.density); });
   }
+}
+
+Instance::Instance(const Problem& problem) : problem_(problem) {
+  const Problem& p = problem;
+  const Dims q_shape = {p.batch, p.q_len, p.heads(), p.head_dim};
+  const Dims k_shape = {p.batch, p.kv_len, p.kv_heads, p.head_dim};
+  const Dims v_shape = {p.batch, p.kv_len, p.kv_heads, p.value_dim};
+  if (p.layout == Layout::FusedQkv) {
+    make_fused(q_shape, k_shape, v_shape);
+  } else {
+    const bool shared = p.layout == Layout::SharedBatch || p.layout == Layout::SharedHeads;
+    const int axis = p.layout == Layout::SharedBatch ? 0 : 2;
+    q_ = make(q_shape);
+    k_ = shared ? share(k_shape, axis) : make(k_shape);
+    v_ = shared ? share(v_shape, axis) : make(v_shape);
+  }
+  fill_normal(q_, 3 * p.seed);
+  fill_normal(k_, 3 * p.seed + 1);
+  fill_normal(v_, 3 * p.seed + 2);
+  make_masks();
 }
 
 AttentionSpec Instance::spec() const {
@@ -235,8 +254,8 @@ AttentionOutputs Results::outputs() { return {.out = out_, .lse = lse_.view(), .
 
 bool Results::gaps_untouched() const {
   Tensor copy = out_storage_.clone();
-  const Index begin = (static_cast<const char*>(out_.data) - static_cast<const char*>(out_storage_.view().data)) /
-                      static_cast<Index>(size_of(out_.dtype));
+  const Index begin =
+      (static_cast<const char*>(out_.data) - static_cast<const char*>(out_storage_.view().data)) / static_cast<Index>(size_of(out_.dtype));
   fill(TensorView(at_element(copy.view(), begin), out_.dtype, out_.shape, out_.strides), kMark);
   const Tensor mark = [&] {
     Tensor tensor(out_.dtype, out_storage_.shape());

@@ -14,12 +14,12 @@ namespace mha::test {
 
 /// How q, k, v and out lie in memory.
 enum class Layout : std::uint8_t {
-  Dense,           // [b, l, h, d]
-  HeadsFirst,      // memory [b, h, l, d]
-  FusedQkv,        // q, k and v are column ranges of one [b, l, columns] tensor
-  SharedBatch,     // k and v have stride 0 over the batch
-  SharedHeads,     // k and v have stride 0 over kv_heads
-  Strided,         // the last axis has stride 3 (out: 2), with NaN in the gaps
+  Dense,        // [b, l, h, d]
+  HeadsFirst,   // memory [b, h, l, d]
+  FusedQkv,     // q, k and v are column ranges of one [b, l, columns] tensor
+  SharedBatch,  // k and v have stride 0 over the batch
+  SharedHeads,  // k and v have stride 0 over kv_heads
+  Strided,      // the last axis has stride 3 (out: 2), with NaN in the gaps
 };
 inline constexpr Layout kLayouts[] = {Layout::Dense,       Layout::HeadsFirst,  Layout::FusedQkv,
                                       Layout::SharedBatch, Layout::SharedHeads, Layout::Strided};
@@ -85,6 +85,11 @@ class Instance {
   TensorView allowed() { return allowed_; }
 
  private:
+  TensorView make(const Dims& shape);
+  TensorView share(const Dims& shape, int axis);
+  void make_fused(const Dims& q_shape, const Dims& k_shape, const Dims& v_shape);
+  void make_masks();
+
   Problem problem_;
   std::vector<Tensor> storage_;
   TensorView q_, k_, v_, bias_, allowed_;

@@ -47,8 +47,9 @@ class HeadTable {
   std::vector<float> weights_;
 };
 
-/// Piece weights [pieces, pieces] to unit weights [units, units]: summed over the pieces of the unit attended to, averaged over the pieces of
-/// the unit attending (Clark et al. 2019, arXiv 1906.04341, section 4.1), so that rows still sum to 1. Throws ShapeError where they do not fit.
+/// Piece weights [pieces, pieces] to unit weights [units, units]: summed over the pieces of the unit attended to, averaged over the pieces
+/// of the unit attending (Clark et al. 2019, arXiv 1906.04341, section 4.1), so that rows still sum to 1. Throws ShapeError where they do
+/// not fit.
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded);
 
 /// Runs the model on `ids` and keeps every head's weights, folded to `units` (sentence.words or sentence.pieces). Only one head's table of

@@ -20,7 +20,8 @@ std::vector<HeadLink> ranked_links(const HeadTable& table, Index from, Index to)
 /// The head with the largest weight on `from` -> `to`; the earlier of equals. Throws ShapeError for a model without heads.
 HeadLink strongest_head(const HeadTable& table, Index from, Index to);
 
-/// The unit among `competitors`, `from` itself left out, that `from` attends to most in this head; the earlier of equals. -1: none competes.
+/// The unit among `competitors`, `from` itself left out, that `from` attends to most in this head; the earlier of equals. -1: none
+/// competes.
 Index strongest(const HeadTable& table, HeadId id, Index from, std::span<const Index> competitors);
 
 /// Heads where `from`'s strongest competitor is `to`, largest weight first.

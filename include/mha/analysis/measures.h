@@ -1,5 +1,6 @@
 // What one head does in one sentence, as a single number. Formulas follow the papers named beside each; heads count from 0.
-// Adding a measure: its name in `Measure`, its line and its formula in src/analysis/measures.cpp, its case in tests/analysis/measures_test.cpp.
+// Adding a measure: its name in `Measure`, its line and its formula in src/analysis/measures.cpp, its case in
+// tests/analysis/measures_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -61,6 +61,7 @@ struct NamedTensor {
 /// Writes the file at once or not at all (a temporary file beside it, then a rename). Data is laid out by falling element size, so that all
 /// of it is aligned. Throws FormatError for a name that is empty, reserved, no UTF-8 or there twice, ShapeError for an absent tensor,
 /// IoError where it cannot be written.
-void save_safetensors(const std::string& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata = {});
+void save_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace mha

@@ -1,5 +1,5 @@
-// Tokenizer: text to token ids as the Hugging Face package `tokenizers` does it, read from a `tokenizer.json` of the BERT family (BertNormalizer,
-// BertPreTokenizer, WordPiece, added tokens, TemplateProcessing or BertProcessing for single texts).
+// Tokenizer: text to token ids as the Hugging Face package `tokenizers` does it, read from a `tokenizer.json` of the BERT family
+// (BertNormalizer, BertPreTokenizer, WordPiece, added tokens, TemplateProcessing or BertProcessing for single texts).
 //
 //   mha::Tokenizer tokenizer = mha::Tokenizer::load("model/tokenizer.json");
 //   mha::Encoding encoding = tokenizer.encode("The man saw the astronomer.");
@@ -30,12 +30,12 @@ struct Encoding {
   static constexpr Index kNoWord = -1;
 
   std::vector<Index> ids;
-  std::vector<std::string> tokens;   // "astronomer", "##s", "[CLS]"
-  std::vector<TextSpan> chars;       // in code points of the text (as the Python package reports offsets); [0, 0) for a token of the frame
-  std::vector<TextSpan> bytes;       // the same in bytes
-  std::vector<Index> words;          // which word the token is a piece of, counted from 0; kNoWord for a token of the frame
-  std::vector<bool> special;         // true for the frame ([CLS], [SEP]) that `add_special` puts around the text
-  std::vector<Index> token_types;    // segment number of the frame and of the text
+  std::vector<std::string> tokens;  // "astronomer", "##s", "[CLS]"
+  std::vector<TextSpan> chars;      // in code points of the text (as the Python package reports offsets); [0, 0) for a token of the frame
+  std::vector<TextSpan> bytes;      // the same in bytes
+  std::vector<Index> words;         // which word the token is a piece of, counted from 0; kNoWord for a token of the frame
+  std::vector<bool> special;        // true for the frame ([CLS], [SEP]) that `add_special` puts around the text
+  std::vector<Index> token_types;   // segment number of the frame and of the text
 
   std::size_t size() const { return ids.size(); }
 };

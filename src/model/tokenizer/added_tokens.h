@@ -27,8 +27,8 @@ class AddedTokens {
   /// The parts of a text in order; at each place the longest token wins. `stage` says which tokens are looked for.
   std::vector<Part> split(std::span<const Letter> text, Stage stage) const;
 
-  /// From the field "added_tokens" of tokenizer.json. Adds to the vocabulary what is not there yet. Throws FormatError where an id is not the
-  /// one the vocabulary gives, a token is empty or there twice.
+  /// From the field "added_tokens" of tokenizer.json. Adds to the vocabulary what is not there yet. Throws FormatError where an id is not
+  /// the one the vocabulary gives, a token is empty or there twice.
   static AddedTokens read(const JsonFields& file, const Normalizer& normalizer, Vocabulary& vocabulary);
 
  private:

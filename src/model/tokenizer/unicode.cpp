@@ -133,7 +133,8 @@ bool is_word(char32_t code) {
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
       return true;
-    default: break;
+    default:
+      break;
   }
   // Alphabetic symbols (circled, parenthesised and squared letters) and the two join controls.
   static constexpr std::array<CodeRange, 5> kMore = {

@@ -25,12 +25,12 @@ std::vector<std::size_t> byte_positions(const Letters& letters);
 void append_utf8(char32_t code, std::string& to);
 std::string encode_utf8(std::span<const Letter> letters);
 
-bool is_whitespace(char32_t code);       // property White_Space
-bool is_dropped(char32_t code);          // control, format, private use; not tab, line feed, carriage return
+bool is_whitespace(char32_t code);  // property White_Space
+bool is_dropped(char32_t code);     // control, format, private use; not tab, line feed, carriage return
 bool is_nonspacing_mark(char32_t code);
 bool is_punctuation(char32_t code);
-bool is_cjk(char32_t code);              // the blocks that BERT puts spaces around
-bool is_word(char32_t code);             // \w of Unicode regular expressions
+bool is_cjk(char32_t code);   // the blocks that BERT puts spaces around
+bool is_word(char32_t code);  // \w of Unicode regular expressions
 
 /// Canonical decomposition and canonical order (NFD).
 void decompose(Letters& letters);

@@ -1,5 +1,5 @@
-// Written by tests/model/make_unicode_tables.py, not by hand: the three classes of code points on which text processing as Hugging Face
-// `tokenizers` 0.23.3 does it depends. Included by unicode.cpp alone. They are Unicode 8's categories, whatever utf8proc's are.
+// Written by tests/model/make_unicode_tables.py, not by hand: the three classes of code points on which text processing as
+// Hugging Face `tokenizers` 0.23.3 does it depends. Included by unicode.cpp alone. Unicode 8's, whatever utf8proc's.
 
 // Taken out by clean_text: U+0000, U+FFFD and categories Cc, Cf, Co (tab, line feed and carriage return stay).
 inline constexpr std::array<CodeRange, 25> kDropped = {{

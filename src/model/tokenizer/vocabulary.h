@@ -1,5 +1,5 @@
-// Token <-> id: the model's own vocabulary and the tokens added to it. Owned by the tokenizer; WordPiece cuts words into tokens of the model
-// alone, ids and tokens are looked up in both.
+// Token <-> id: the model's own vocabulary and the tokens added to it. Owned by the tokenizer; WordPiece cuts words into tokens of the
+// model alone, ids and tokens are looked up in both.
 #pragma once
 
 #include <functional>

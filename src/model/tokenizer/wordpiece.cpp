@@ -15,7 +15,7 @@ void WordPiece::split(std::span<const Letter> word, const Vocabulary& vocabulary
     pieces.push_back({unknown_id_, 0, word.size()});
   };
   if (word.size() > most_letters_) return give_up();
-  std::string text;         // what is left of the word, after the prefix where it continues
+  std::string text;               // what is left of the word, after the prefix where it continues
   std::vector<std::size_t> ends;  // bytes of `text` up to the end of each letter
   for (std::size_t begin = 0; begin < word.size();) {
     text = begin == 0 ? std::string() : prefix_;

@@ -22,8 +22,8 @@ class WordPiece {
   /// Appends the pieces of `word` (not empty), or one unknown token for all of it.
   void split(std::span<const Letter> word, const Vocabulary& vocabulary, std::vector<WordPieceToken>& pieces) const;
 
-  /// From the field "model" of tokenizer.json; fills the vocabulary. Throws FormatError for any type but WordPiece, an id that is there twice
-  /// or out of range, or an unk_token that is not in the vocabulary.
+  /// From the field "model" of tokenizer.json; fills the vocabulary. Throws FormatError for any type but WordPiece, an id that is there
+  /// twice or out of range, or an unk_token that is not in the vocabulary.
   static WordPiece read(const JsonFields& file, Vocabulary& vocabulary);
 
  private:

@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
+#include "meter.h"
 #include "mha/mha.h"
-#include "peak.h"
 
 namespace {
 
@@ -39,19 +39,17 @@ void run(benchmark::State& state, const Shape& shape) {
   const mha::AttentionSpec spec{.mask = shape.causal ? mha::causal() : mha::Mask{}};
   mha::Workspace workspace(mha::serial_executor());
 
-  double peak = mha::bench::fma_peak(mha::current_isa());
+  mha::bench::Meter meter(mha::current_isa());
   for (auto _ : state) {
     mha::attention_forward(spec, {.q = view(q), .k = view(k), .v = view(v)}, {.out = view(out)}, workspace);
     benchmark::ClobberMemory();
   }
-  peak = std::max(peak, mha::bench::fma_peak(mha::current_isa()));
+  meter.stop();
 
   const auto length = static_cast<double>(shape.length);
   const double pairs = shape.causal ? length * (length + 1) / 2 : length * length;  // what must be computed; masked work does not count
   const double flops = 4.0 * static_cast<double>(heads * shape.head_dim) * pairs;
-  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["of_peak"] = benchmark::Counter(flops * 1e-9 / peak, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["peak"] = peak;
+  meter.report(state, flops);
 }
 
 }  // namespace

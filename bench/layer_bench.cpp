@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
+#include "meter.h"
 #include "mha/mha.h"
-#include "peak.h"
 
 namespace {
 
@@ -28,20 +28,18 @@ void run(benchmark::State& state, const mha::MhaConfig& config, const Layer& lay
   mha::Tensor y(mha::DType::F32, x.shape());
   mha::Workspace workspace(mha::serial_executor());
 
-  double peak = mha::bench::fma_peak(mha::current_isa());
+  mha::bench::Meter meter(mha::current_isa());
   for (auto _ : state) {
     layer.forward({.x = x}, {.y = y}, workspace);
     benchmark::ClobberMemory();
   }
-  peak = std::max(peak, mha::bench::fma_peak(mha::current_isa()));
+  meter.stop();
 
   const auto rows = static_cast<double>(length);
   const auto columns = static_cast<double>((2 * config.heads + 2 * config.kv_heads) * config.head_dim);  // of W_q, W_k, W_v and W_O
   const double flops =
       2 * rows * static_cast<double>(config.d_model) * columns + 4 * rows * rows * static_cast<double>(config.heads * config.head_dim);
-  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
-  if (peak > 0) state.counters["of_peak"] = benchmark::Counter(flops * 1e-9 / peak, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["peak"] = peak;
+  meter.report(state, flops);
 }
 
 void run_fused(benchmark::State& state, const mha::MhaConfig& config, Index length) {

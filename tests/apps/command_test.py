@@ -371,12 +371,16 @@ class Shapes(Command):
         self.assertEqual((walk["K"]["shape"], walk["concat"]["shape"], walk["output"]["shape"]), ([1, 3, 8, 128], [1, 3, 2048], [1, 3, 1024]))
 
     def test_text(self):
+        for more in ([], ["--kv-heads", "2"], ["--kv-heads", "1", "--head-dim", "5"]):
+            text = self.good("shapes", "--d-model", "512", "--heads", "8", "--tokens", "3", *more, model=False)
+            self.assertIn("The output's shape equals the input's.", text)
+            deviations = re.findall(r"(?:deviation|difference) ([0-9.e+-]+)\)", text)
+            self.assertEqual(len(deviations), 3)
+            for deviation in deviations:
+                self.assertLess(float(deviation), 1e-5)
+            self.assertLessEqual(max(map(len, text.split("\n"))), 80)
         text = self.good("shapes", "--d-model", "512", "--heads", "8", "--tokens", "2", model=False)
         self.assertRegex(text, r"W_q +weight +\[512, 512\] +\[512, 64\]")
-        self.assertIn("The output's shape equals the input's.", text)
-        for deviation in re.findall(r"(?:deviation|difference) ([0-9.e+-]+)\)", text):
-            self.assertLess(float(deviation), 1e-5)
-        self.assertLessEqual(max(map(len, text.split("\n"))), 80)
 
     def test_refused(self):
         sizes = {"--d-model": "512", "--heads": "8", "--tokens": "2"}

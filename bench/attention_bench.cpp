@@ -30,7 +30,8 @@ mha::Tensor random_tensor(mha::Dims shape, unsigned seed) {
 
 void run(benchmark::State& state, const Shape& shape) {
   const Index heads = std::max<Index>(2, 4096 / shape.length / 2);
-  const mha::Dims memory = shape.heads_first ? mha::Dims{1, heads, shape.length, shape.head_dim} : mha::Dims{1, shape.length, heads, shape.head_dim};
+  const mha::Dims memory =
+      shape.heads_first ? mha::Dims{1, heads, shape.length, shape.head_dim} : mha::Dims{1, shape.length, heads, shape.head_dim};
   mha::Tensor q = random_tensor(memory, 1);
   mha::Tensor k = random_tensor(memory, 2);
   mha::Tensor v = random_tensor(memory, 3);
@@ -59,8 +60,8 @@ int main(int argc, char** argv) {
     for (const bool causal : {false, true}) {
       for (const bool heads_first : {true, false}) {
         for (const Index length : {128, 512, 1024, 2048}) {
-          const std::string name = "prefill/d" + std::to_string(head_dim) + (causal ? "/causal" : "/full") + (heads_first ? "/bhld/" : "/blhd/") +
-                                   std::to_string(length);
+          const std::string name = "prefill/d" + std::to_string(head_dim) + (causal ? "/causal" : "/full") +
+                                   (heads_first ? "/bhld/" : "/blhd/") + std::to_string(length);
           benchmark::RegisterBenchmark(name.c_str(), run, Shape{length, head_dim, causal, heads_first})->Unit(benchmark::kMillisecond);
         }
       }

@@ -8,7 +8,7 @@ namespace mha {
 
 /// One way to compute. "reference" is the double-precision reference: slow, exact, the oracle of all others.
 struct Isa {
-  std::string_view name;  // "avx512", "avx2", "scalar", "reference"
+  std::string_view name;   // "avx512", "avx2", "scalar", "reference"
   bool supported = false;  // by this CPU and operating system
 };
 

@@ -25,12 +25,12 @@ struct F16 {
 };
 
 // X(enumerator, C++ type, name as printed). The only list of dtypes there is.
-#define MHA_FOR_EACH_DTYPE(X)      \
-  X(F32, float, "f32")             \
-  X(F64, double, "f64")            \
-  X(Bf16, ::mha::Bf16, "bf16")     \
-  X(F16, ::mha::F16, "f16")        \
-  X(Bool, bool, "bool")            \
+#define MHA_FOR_EACH_DTYPE(X)  \
+  X(F32, float, "f32")         \
+  X(F64, double, "f64")        \
+  X(Bf16, ::mha::Bf16, "bf16") \
+  X(F16, ::mha::F16, "f16")    \
+  X(Bool, bool, "bool")        \
   X(I64, std::int64_t, "i64")
 
 enum class DType : std::uint8_t {

@@ -31,9 +31,8 @@ void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs,
   const auto one_head = [&](ConstTensorView table) { return one(one(table, 0, region.batch), 1, region.head); };
   AttentionSpec head_spec = spec;
   if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) head_spec.bias = DenseBias{one_head(dense->values)};
-  AttentionInputs head{.q = one(one(inputs.q, 0, region.batch), 2, region.head),
-                       .k = one(one(inputs.k, 0, region.batch), 2, region.head / group),
-                       .v = {}};
+  AttentionInputs head{
+      .q = one(one(inputs.q, 0, region.batch), 2, region.head), .k = one(one(inputs.k, 0, region.batch), 2, region.head / group), .v = {}};
   if (inputs.allowed) head.allowed = one_head(inputs.allowed);
   if (!inputs.kv_lengths.empty()) head.kv_lengths = inputs.kv_lengths.subspan(static_cast<std::size_t>(region.batch), 1);
   attention::Problem problem = attention::lower(head_spec, head, {.out = {}, .lse = {}, .weights = {}});

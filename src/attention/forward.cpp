@@ -106,12 +106,12 @@ Interval ForwardTask::seen_keys() const {
 
 void ForwardTask::step(int i, const KeyTile& tile) {
   const Panel& panel = panels_[i];
-  if (!score_tile(c_, panel, tile, scored_)) return;                                            // S^T = K Q^T, biased and hidden
+  if (!score_tile(c_, panel, tile, scored_)) return;  // S^T = K Q^T, biased and hidden
   alignas(64) float alpha[kernels::kMaxPanelLanes];
   const bool grown = c_.kernels.softmax_update(scored_.scores, panel.ld, panel.vectors, scored_.mask->strips, scored_.mask->strip_count,
                                                tile_max_, {states_[i].max, states_[i].sum, alpha});  // P^T = exp(S^T - max)
   if (c_.p.spec->dropout.probability > 0.0F) drop_weights(i, tile);
-  accumulate(i, tile, grown ? alpha : nullptr);                                                 // O^T = alpha O^T + V^T P^T
+  accumulate(i, tile, grown ? alpha : nullptr);  // O^T = alpha O^T + V^T P^T
 }
 
 void ForwardTask::accumulate(int i, const KeyTile& tile, const float* alpha) {

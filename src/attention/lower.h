@@ -25,10 +25,10 @@ struct Operand {
 struct Problem {
   Index batch, q_len, kv_len, heads, kv_heads, group, head_dim, value_dim;
   float scale;
-  Operand q, k, v, out;   // [batch, length, heads, dim]
-  Operand lse;            // [batch, heads, q_len, 1]; absent if not asked for
-  Operand weights;        // [batch, heads, q_len, kv_len]; absent if not asked for
-  Operand bias, allowed;  // [batch, heads, q_len, kv_len], broadcast; absent if none
+  Operand q, k, v, out;           // [batch, length, heads, dim]
+  Operand lse;                    // [batch, heads, q_len, 1]; absent if not asked for
+  Operand weights;                // [batch, heads, q_len, kv_len]; absent if not asked for
+  Operand bias, allowed;          // [batch, heads, q_len, kv_len], broadcast; absent if none
   const AttentionSpec* spec;      // mask, align, dropout
   const AttentionInputs* inputs;  // kv_lengths
 };

@@ -100,25 +100,26 @@ struct Overload : Fn... {
 };
 
 void check(const Rule& rule) {
-  std::visit(Overload{
-                 [](const Causal&) {},
-                 [](const Window& w) {
-                   MHA_CHECK(ShapeError, w.left >= kUnbounded && w.right >= kUnbounded, "mask: window's left is ", w.left, " and right is ",
-                             w.right, "; a distance is 0 or more, or -1 for no limit");
-                   MHA_CHECK(ShapeError, w.sinks >= 0, "mask: window's sinks is ", w.sinks, ", must be at least 0");
-                 },
-                 [](const Prefix& p) { MHA_CHECK(ShapeError, p.length >= 0, "mask: prefix's length is ", p.length, ", must be at least 0"); },
-                 [](const Chunk& c) { MHA_CHECK(ShapeError, c.size >= 1, "mask: chunk's size is ", c.size, ", must be at least 1"); },
-                 [](const Segments& s) {
-                   MHA_CHECK(ShapeError, !s.starts.empty() && s.starts.front() == 0, "mask: segments' first start is ",
-                             s.starts.empty() ? "absent" : std::to_string(s.starts.front()), ", must be 0");
-                   for (std::size_t i = 1; i < s.starts.size(); ++i) {
-                     MHA_CHECK(ShapeError, s.starts[i - 1] < s.starts[i], "mask: segments' starts must ascend, start ", i, " is ",
-                               s.starts[i], " after ", s.starts[i - 1]);
-                   }
-                 },
-             },
-             rule);
+  std::visit(
+      Overload{
+          [](const Causal&) {},
+          [](const Window& w) {
+            MHA_CHECK(ShapeError, w.left >= kUnbounded && w.right >= kUnbounded, "mask: window's left is ", w.left, " and right is ",
+                      w.right, "; a distance is 0 or more, or -1 for no limit");
+            MHA_CHECK(ShapeError, w.sinks >= 0, "mask: window's sinks is ", w.sinks, ", must be at least 0");
+          },
+          [](const Prefix& p) { MHA_CHECK(ShapeError, p.length >= 0, "mask: prefix's length is ", p.length, ", must be at least 0"); },
+          [](const Chunk& c) { MHA_CHECK(ShapeError, c.size >= 1, "mask: chunk's size is ", c.size, ", must be at least 1"); },
+          [](const Segments& s) {
+            MHA_CHECK(ShapeError, !s.starts.empty() && s.starts.front() == 0, "mask: segments' first start is ",
+                      s.starts.empty() ? "absent" : std::to_string(s.starts.front()), ", must be 0");
+            for (std::size_t i = 1; i < s.starts.size(); ++i) {
+              MHA_CHECK(ShapeError, s.starts[i - 1] < s.starts[i], "mask: segments' starts must ascend, start ", i, " is ", s.starts[i],
+                        " after ", s.starts[i - 1]);
+            }
+          },
+      },
+      rule);
 }
 
 bool has_sinks(const Rule& rule) {
@@ -168,15 +169,15 @@ std::string to_string(const Mask& mask) {
   std::string text;
   for (const Rule& rule : mask.rules()) {
     text += text.empty() ? "" : " & ";
-    text += std::visit(
-        Overload{
-            [](const Causal&) { return std::string("causal"); },
-            [](const Window& w) { return core::join("window(left=", w.left, ", right=", w.right, ", sinks=", w.sinks, ")"); },
-            [](const Prefix& p) { return core::join("prefix(", p.length, ")"); },
-            [](const Chunk& c) { return core::join("chunk(", c.size, ")"); },
-            [](const Segments& s) { return core::join("segments(", s.starts.size(), " starts)"); },
-        },
-        rule);
+    text +=
+        std::visit(Overload{
+                       [](const Causal&) { return std::string("causal"); },
+                       [](const Window& w) { return core::join("window(left=", w.left, ", right=", w.right, ", sinks=", w.sinks, ")"); },
+                       [](const Prefix& p) { return core::join("prefix(", p.length, ")"); },
+                       [](const Chunk& c) { return core::join("chunk(", c.size, ")"); },
+                       [](const Segments& s) { return core::join("segments(", s.starts.size(), " starts)"); },
+                   },
+                   rule);
   }
   return text.empty() ? "none" : text;
 }

@@ -18,7 +18,7 @@ struct TaskContext {
 };
 
 struct Panel {
-  int first;       // its first row, counted within the task
+  int first;  // its first row, counted within the task
   int rows;
   int vectors;
   Index ld;        // lanes in all: vectors * lanes

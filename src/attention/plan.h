@@ -15,7 +15,7 @@ struct Plan {
   Index key_tile;       // keys per tile; tiles begin at multiples of it
   bool copy_keys;       // whether a tile's keys (values) are first copied to dense f32 rows
   bool copy_values;
-  Index blocks;         // tasks per kv head
+  Index blocks;  // tasks per kv head
   Index tasks;
   double flops;         // multiplications and additions of both products, without masks
   std::size_t scratch;  // bytes per worker

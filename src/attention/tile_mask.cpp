@@ -38,8 +38,10 @@ Cell relate(const Lanes& lanes, Interval keys) {
     Cell row = Cell::Skip;
     for (int i = 0; i < lanes[lane].count; ++i) {
       const Interval seen = lanes[lane].items[static_cast<std::size_t>(i)];
-      if (seen.lo <= keys.lo && keys.hi <= seen.hi) row = Cell::Full;
-      else if (seen.lo < keys.hi && keys.lo < seen.hi) row = Cell::Partial;
+      if (seen.lo <= keys.lo && keys.hi <= seen.hi)
+        row = Cell::Full;
+      else if (seen.lo < keys.hi && keys.lo < seen.hi)
+        row = Cell::Partial;
     }
     none &= row == Cell::Skip;
     all &= row == Cell::Full;
@@ -224,9 +226,8 @@ void find_summed(const Problem& p, const MaskRows& rows, int lanes, int vector, 
   interval_bits(p, at, keys, bits);
   if (p.allowed) clear_not_allowed(p, at, keys, bits);
   if (!p.bias) return;
-  clear_bits(p, at, keys, p.bias, bits, [&](const std::byte* element) {
-    return element_of(p.bias, element) != -std::numeric_limits<float>::infinity();
-  });
+  clear_bits(p, at, keys, p.bias, bits,
+             [&](const std::byte* element) { return element_of(p.bias, element) != -std::numeric_limits<float>::infinity(); });
 }
 
 }  // namespace mha::attention

@@ -30,7 +30,7 @@ struct MaskRows {
 struct TileMask {
   kernels::Strip strips[kMaxCells];
   int strip_count;
-  bool by_bits;  // partial strips are described by `bits`, else by `lo` and `hi`
+  bool by_bits;                                                 // partial strips are described by `bits`, else by `lo` and `hi`
   std::uint16_t bits[kernels::kMaxPanelVectors][kMaxTileKeys];  // [vector][key]: bit l set where lane l sees the key
   std::int32_t lo[kernels::kMaxPanelLanes];                     // lane sees keys lo <= k < hi of the tile
   std::int32_t hi[kernels::kMaxPanelLanes];

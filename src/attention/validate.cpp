@@ -32,7 +32,8 @@ void check_result(const TensorView& view, const char* name, DType dtype, const D
 
 /// [batch | 1, heads | 1, q_len | 1, kv_len | 1]
 void check_broadcastable(const ConstTensorView& view, const char* name, const Dims& full) {
-  MHA_CHECK(ShapeError, view.rank() == 4, "attention: ", name, " has shape ", to_string(view.shape), ", must have 4 axes: [batch, heads, q, k]");
+  MHA_CHECK(ShapeError, view.rank() == 4, "attention: ", name, " has shape ", to_string(view.shape),
+            ", must have 4 axes: [batch, heads, q, k]");
   for (int axis = 0; axis < 4; ++axis) {
     MHA_CHECK(ShapeError, view.size(axis) == full[axis] || view.size(axis) == 1, "attention: ", name, " has shape ", to_string(view.shape),
               ", which does not broadcast to ", to_string(full), " (axis ", axis, ")");
@@ -144,11 +145,13 @@ void validate_weights(const AttentionSpec& spec, const AttentionInputs& in, Cons
   const auto inside = [](const Interval& part, Index size) { return 0 <= part.lo && part.lo <= part.hi && part.hi <= size; };
   MHA_CHECK(ShapeError, 0 <= region.batch && region.batch < table[0], "attention_weights: batch entry ", region.batch, " of ", table[0]);
   MHA_CHECK(ShapeError, 0 <= region.head && region.head < table[1], "attention_weights: head ", region.head, " of ", table[1]);
-  MHA_CHECK(ShapeError, inside(region.queries, table[2]), "attention_weights: queries [", region.queries.lo, ", ", region.queries.hi, ") of ",
-            table[2]);
-  MHA_CHECK(ShapeError, inside(region.keys, table[3]), "attention_weights: keys [", region.keys.lo, ", ", region.keys.hi, ") of ", table[3]);
+  MHA_CHECK(ShapeError, inside(region.queries, table[2]), "attention_weights: queries [", region.queries.lo, ", ", region.queries.hi,
+            ") of ", table[2]);
+  MHA_CHECK(ShapeError, inside(region.keys, table[3]), "attention_weights: keys [", region.keys.lo, ", ", region.keys.hi, ") of ",
+            table[3]);
   const Dims lse_shape{table[0], table[1], table[2]};
-  MHA_CHECK(ShapeError, lse.shape == lse_shape, "attention_weights: lse has shape ", to_string(lse.shape), ", must be ", to_string(lse_shape));
+  MHA_CHECK(ShapeError, lse.shape == lse_shape, "attention_weights: lse has shape ", to_string(lse.shape), ", must be ",
+            to_string(lse_shape));
   MHA_CHECK(DTypeError, lse.dtype == DType::F32, "attention_weights: lse is ", name_of(lse.dtype), ", must be f32");
   const Dims shape{region.queries.hi - region.queries.lo, region.keys.hi - region.keys.lo};
   MHA_CHECK(ShapeError, weights || element_count(shape) == 0, "attention_weights: weights has no data");

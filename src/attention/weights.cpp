@@ -39,7 +39,8 @@ void run_weights(const Problem& p, const WeightsRegion& region, const WeightsTar
   const Plan plan = make_plan(p, kernels);
   const Index rows = region.queries.hi - region.queries.lo;
   const Index tasks = (rows + plan.rows_per_task - 1) / plan.rows_per_task;
-  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(region.keys.hi - region.keys.lo) * static_cast<double>(p.head_dim);
+  const double flops =
+      2.0 * static_cast<double>(rows) * static_cast<double>(region.keys.hi - region.keys.lo) * static_cast<double>(p.head_dim);
   const int workers = core::workers_for(workspace.executor(), tasks, flops);
   for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
   core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {

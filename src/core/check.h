@@ -20,8 +20,8 @@ std::string join(const Parts&... parts) {
 }  // namespace mha::core
 
 // MHA_CHECK(ShapeError, heads > 0, "layer: heads is ", heads, ", must be at least 1");
-#define MHA_CHECK(Kind, condition, ...)                              \
-  do {                                                               \
+#define MHA_CHECK(Kind, condition, ...)                                  \
+  do {                                                                   \
     if (!(condition)) throw ::mha::Kind(::mha::core::join(__VA_ARGS__)); \
   } while (false)
 

@@ -15,8 +15,7 @@ namespace mha {
 namespace {
 
 void run_on_tbb(void*, Index n, void (*body)(void*, Index), void* state) {
-  tbb::parallel_for(
-      Index{0}, n, [&](Index i) { body(state, i); }, tbb::simple_partitioner{});
+  tbb::parallel_for(Index{0}, n, [&](Index i) { body(state, i); }, tbb::simple_partitioner{});
 }
 
 void run_on_caller(void*, Index n, void (*body)(void*, Index), void* state) {

@@ -29,7 +29,8 @@ Index element_count(const Dims& shape) {
     if (size == 0) return 0;
   }
   for (const Index size : shape) {
-    MHA_CHECK(ShapeError, count <= std::numeric_limits<Index>::max() / size, "tensor: shape ", to_string(shape), " has more than 2^63 elements");
+    MHA_CHECK(ShapeError, count <= std::numeric_limits<Index>::max() / size, "tensor: shape ", to_string(shape),
+              " has more than 2^63 elements");
     count *= size;
   }
   return count;

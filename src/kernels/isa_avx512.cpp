@@ -45,9 +45,7 @@ struct Isa {
   static bool any_differs(F32 a, F32 b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ) != 0; }
 
   static F32 fraction(F32 x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }  // of an infinity: 0
-  static F32 scale_by_floor_power(F32 p, F32 x) {
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set(-126.0F), _CMP_NLE_UQ), p, x);
-  }
+  static F32 scale_by_floor_power(F32 p, F32 x) { return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set(-126.0F), _CMP_NLE_UQ), p, x); }
 
   static F32 load(const Bf16* p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load16(p)), 16)); }
   static void store(Bf16* p, F32 x) {

@@ -8,8 +8,8 @@ using mha::kernels::Index;
 using mha::kernels::KernelTable;
 using mha::kernels::kMaxLanes;
 using mha::kernels::kMaxPanelVectors;
-using mha::kernels::RowState;
 using mha::kernels::Rows;
+using mha::kernels::RowState;
 using mha::kernels::Strip;
 
 using F32 = Isa::F32;
@@ -125,7 +125,8 @@ void store_rows(const float* src, Index ld, int count, Index dim, const float* f
 /// acc[i][v] += sum over d of a[i * a_row + d * a_step] * b[d * ld + v * lanes], d ascending: the register tile of all three products.
 /// Scores broadcast keys (a_row = their stride, a_step = 1); output broadcasts values (a_row = 1, a_step = their stride).
 template <int R, int V>
-[[gnu::always_inline]] inline void multiply(const float* a, Index a_row, Index a_step, const float* b, Index ld, Index depth, F32 (&acc)[R][V]) {
+[[gnu::always_inline]] inline void multiply(const float* a, Index a_row, Index a_step, const float* b, Index ld, Index depth,
+                                            F32 (&acc)[R][V]) {
 #pragma GCC unroll 2
   for (Index d = 0; d < depth; ++d) {
     F32 lanes[V];
@@ -355,7 +356,8 @@ template <int V>
 }
 
 template <int V>
-[[gnu::always_inline]] inline bool softmax_update_of(float* scores, Index ld, const Strip* strips, int strip_count, const float* tile_max, RowState state) {
+[[gnu::always_inline]] inline bool softmax_update_of(float* scores, Index ld, const Strip* strips, int strip_count, const float* tile_max,
+                                                     RowState state) {
   F32 max[V];
   F32 sum[V];
   F32 alpha[V];

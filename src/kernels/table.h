@@ -30,7 +30,8 @@ struct Rows {
   Index dim;
 };
 
-/// A run of keys seen by the same vectors of the panel: keys [key, key + count) of the tile by vectors [first_vector, first_vector + vectors).
+/// A run of keys seen by the same vectors of the panel: keys [key, key + count) of the tile by vectors [first_vector, first_vector +
+/// vectors).
 struct Strip {
   int key;
   int count;

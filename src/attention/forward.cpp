@@ -45,7 +45,6 @@ class ForwardTask {
   int panel_count_ = 0;
   alignas(64) float tile_max_[kernels::kMaxPanelLanes];
   Scored scored_{};
-  float* key_copy_ = nullptr;
   float* value_copy_ = nullptr;
   float* rows_ = nullptr;
   kernels::Rows values_{};
@@ -67,8 +66,8 @@ ForwardTask::ForwardTask(const TaskContext& context, const RowIntervals* visible
     states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld * p.value_dim)};
   }
   rows_ = arena.take<float>(c_.plan.lanes * std::max({p.head_dim, p.value_dim, tile}));
-  scored_ = {arena.take<TileMask>(1), arena.take<float>(tile * c_.plan.panel_lanes), tile_max_, rows_};
-  if (c_.plan.copy_keys) key_copy_ = arena.take<float>(tile * p.head_dim);
+  scored_ = {arena.take<TileMask>(1), arena.take<float>(tile * c_.plan.panel_lanes), tile_max_, rows_, nullptr};
+  if (c_.plan.copy_keys) scored_.key_copy = arena.take<float>(tile * p.head_dim);
   if (c_.plan.copy_values) value_copy_ = arena.take<float>(tile * p.value_dim);
 }
 
@@ -76,7 +75,7 @@ void ForwardTask::run() {
   start();
   const Interval seen = seen_keys();
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
-    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.p.kv_len)}, key_copy_);
+    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.p.kv_len)}, scored_.key_copy);
     for (int i = 0; i < panel_count_; ++i) step(i, tile);
   }
   for (int i = 0; i < panel_count_; ++i) finish(i);
@@ -206,7 +205,7 @@ void ForwardTask::finish(int i) {
       *reinterpret_cast<float*>(c_.p.lse.at(at.batch, at.head, at.query, 0)) = state.sum[lane] == 0.0F ? kNegInf : lse;
     }
   }
-  if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, state.max, factor, {c_.p.weights, 0, 0}, key_copy_, scored_);
+  if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, {state.max, factor}, {c_.p.weights, 0, 0}, scored_);
 }
 
 void ForwardTask::store_output(int i, const float* factor) {

@@ -116,8 +116,8 @@ bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, S
   return out.mask->strip_count > 0;
 }
 
-void write_weights(const TaskContext& c, const Panel& panel, Interval keys, const float* max, const float* factor,
-                   const WeightsTarget& target, float* key_copy, Scored& scratch) {
+void write_weights(const TaskContext& c, const Panel& panel, Interval keys, const RowScale& scale, const WeightsTarget& target,
+                   Scored& scratch) {
   const int lanes = c.plan.lanes;
   const auto row_at = [&](int lane, Index key) {
     const RowPlace at = place_in(c, panel, lane);
@@ -129,20 +129,20 @@ void write_weights(const TaskContext& c, const Panel& panel, Interval keys, cons
     for (int lane = 0; lane < panel.rows; ++lane) deliver(c.kernels, scratch.bias_rows, part.hi - part.lo, target.to, row_at(lane, key));
   }
   for (Index key = keys.lo; key < keys.hi; key += c.plan.key_tile) {
-    const KeyTile tile = load_keys(c, {key, std::min(key + c.plan.key_tile, keys.hi)}, key_copy);
+    const KeyTile tile = load_keys(c, {key, std::min(key + c.plan.key_tile, keys.hi)}, scratch.key_copy);
     if (!score_tile(c, panel, tile, scratch)) continue;
     for (int s = 0; s < scratch.mask->strip_count; ++s) {
       const kernels::Strip& strip = scratch.mask->strips[s];
       for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
         float* scores = scratch.scores + strip.key * panel.ld + v * lanes;
-        c.kernels.exp_minus(scores, panel.ld, 1, strip.count, max + v * lanes);
+        c.kernels.exp_minus(scores, panel.ld, 1, strip.count, scale.max + v * lanes);
         const int count = std::min(lanes, panel.rows - v * lanes);
         float* out[kernels::kMaxLanes];
         for (int l = 0; l < count; ++l) {
           out[l] = target.to.plain() ? reinterpret_cast<float*>(row_at(v * lanes + l, key + strip.key))
                                      : scratch.bias_rows + l * c.plan.key_tile;
         }
-        c.kernels.store_rows(scores, panel.ld, count, strip.count, factor + v * lanes, out);
+        c.kernels.store_rows(scores, panel.ld, count, strip.count, scale.factor + v * lanes, out);
         for (int l = 0; l < count && !target.to.plain(); ++l) {
           deliver(c.kernels, out[l], strip.count, target.to, row_at(v * lanes + l, key + strip.key));
         }

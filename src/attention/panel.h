@@ -46,6 +46,7 @@ struct Scored {
   float* scores;     // [keys, ld]
   float* max;        // per lane, of this tile; -inf where nothing is seen
   float* bias_rows;  // lanes * key_tile floats
+  float* key_copy;   // key_tile * head_dim floats, where the plan copies keys
 };
 
 /// Scores of the panel against the tile, biased and hidden: out.mask holds the strips that were computed, out.max their maxima. What lies
@@ -59,8 +60,14 @@ struct WeightsTarget {
   Index first_key;
 };
 
-/// Writes exp(score - max) * factor, 0 for hidden keys, for all rows of the panel and the given keys. `max` and `factor` per lane.
-void write_weights(const TaskContext& context, const Panel& panel, Interval keys, const float* max, const float* factor,
-                   const WeightsTarget& target, float* key_copy, Scored& scratch);
+/// What turns a row's scores into weights: exp(score - max) * factor. Per lane.
+struct RowScale {
+  const float* max;
+  const float* factor;
+};
+
+/// Writes the weights of all rows of the panel for the given keys, 0 for hidden ones.
+void write_weights(const TaskContext& context, const Panel& panel, Interval keys, const RowScale& scale, const WeightsTarget& target,
+                   Scored& scratch);
 
 }  // namespace mha::attention

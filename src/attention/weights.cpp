@@ -20,15 +20,15 @@ void weights_task(const TaskContext& c, const WeightsRegion& region, const Weigh
   alignas(64) float lse[kernels::kMaxPanelLanes] = {};
   alignas(64) float one[kernels::kMaxPanelLanes];
   std::fill(std::begin(one), std::end(one), 1.0F);
-  Scored scored{arena.take<TileMask>(1), arena.take<float>(tile * c.plan.panel_lanes), tile_max, rows};
-  float* key_copy = c.plan.copy_keys ? arena.take<float>(tile * p.head_dim) : nullptr;
+  Scored scored{arena.take<TileMask>(1), arena.take<float>(tile * c.plan.panel_lanes), tile_max, rows, nullptr};
+  if (c.plan.copy_keys) scored.key_copy = arena.take<float>(tile * p.head_dim);
   for (int i = 0; i < count; ++i) {
     panels[i].queries = arena.take<float>(panels[i].ld * p.head_dim);
     load_panel(c, panels[i], rows);
     for (int lane = 0; lane < panels[i].rows; ++lane) {
       lse[lane] = *reinterpret_cast<const float*>(p.lse.at(0, 0, c.task.first_row + panels[i].first + lane, 0));
     }
-    write_weights(c, panels[i], region.keys, lse, one, target, key_copy, scored);
+    write_weights(c, panels[i], region.keys, {lse, one}, target, scored);
   }
 }
 

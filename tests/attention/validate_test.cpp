@@ -71,6 +71,17 @@ TEST(ValidateTest, AbsentArguments) {
   }
 }
 
+TEST(ValidateTest, ShapesWithoutData) {
+  for (const std::string name : {"q", "k", "v", "out"}) {
+    Call call;
+    if (name == "q") call.inputs.q.data = nullptr;
+    if (name == "k") call.inputs.k.data = nullptr;
+    if (name == "v") call.inputs.v.data = nullptr;
+    if (name == "out") call.outputs.out.data = nullptr;
+    refuses<ShapeError>(call, name + " has no data");
+  }
+}
+
 TEST(ValidateTest, HeadsOfQMustBeAMultiple) {
   Call call;
   Tensor k(DType::F32, {2, 7, 3, 16});

@@ -3,13 +3,15 @@
 //   mha::Workspace workspace;
 //   mha::attention_forward({.mask = mha::causal()}, {.q = q, .k = k, .v = v}, {.out = out}, workspace);
 //
-// Order of operations, always: QK * scale -> + bias -> hide by select -> softmax -> dropout -> times V.
+// Order of operations, always: QK * scale -> softcap -> + bias -> hide by select -> sink logit joins the denominator -> softmax -> dropout
+// -> times V.
 // All functions may be called from several threads at once, each with its own Workspace.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "mha/bias.h"
 #include "mha/mask.h"
@@ -37,7 +39,9 @@ struct AttentionSpec {
   Mask mask = {};
   Align align = Align::Unset;
   Bias bias = NoBias{};
-  std::optional<float> scale = {};  // absent: 1 / sqrt(head_dim of q). 0 means 0.
+  std::optional<float> scale = {};      // absent: 1 / sqrt(head_dim of q). 0 means 0.
+  std::optional<float> softcap = {};    // absent: off; scores become cap * tanh(score / cap), cap > 0
+  std::vector<float> sink_logits = {};  // none, or one per head: exp of it joins the head's denominator and nothing else
   Dropout dropout = {};
 };
 
@@ -51,8 +55,9 @@ struct AttentionInputs {
 
 struct AttentionOutputs {
   TensorView out;           // [batch, q_len, heads, value_dim], q's dtype
-  TensorView lse = {};      // on request: natural log of the softmax denominator, [batch, heads, q_len], f32 (f64 for f64)
-  TensorView weights = {};  // on request: [batch, heads, q_len, kv_len], f32 (f64 for f64), before dropout; each row sums to 1 or is 0
+  TensorView lse = {};      // on request: natural log of the softmax denominator, a sink included, [batch, heads, q_len], f32 (f64 for f64)
+  TensorView weights = {};  // on request: [batch, heads, q_len, kv_len], f32 (f64 for f64), before dropout; each row sums to 1 (less by a
+                            // sink's share) or is 0
 };
 
 /// Exact attention. q, k and v share one dtype: f32, bf16, f16 (arithmetic f32) or f64 (the reference, slow). Any sizes, any strides.

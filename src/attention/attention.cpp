@@ -31,6 +31,10 @@ void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs,
   const auto one_head = [&](ConstTensorView table) { return one(one(table, 0, region.batch), 1, region.head); };
   AttentionSpec head_spec = spec;
   if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) head_spec.bias = DenseBias{one_head(dense->values)};
+  if (const auto* alibi = std::get_if<AlibiBias>(&spec.bias)) {
+    head_spec.bias = AlibiBias{{alibi->slopes[static_cast<std::size_t>(region.head)]}};
+  }
+  head_spec.sink_logits = {};  // lse has the sink's share already
   AttentionInputs head{
       .q = one(one(inputs.q, 0, region.batch), 2, region.head), .k = one(one(inputs.k, 0, region.batch), 2, region.head / group), .v = {}};
   if (inputs.allowed) head.allowed = one_head(inputs.allowed);

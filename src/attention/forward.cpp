@@ -29,6 +29,7 @@ class ForwardTask {
     float* acc;  // [value_dim, ld]
   };
   void start();
+  void start_rows(int i);
   Interval seen_keys() const;
   void step(int i, const KeyTile& tile);
   void accumulate(int i, const KeyTile& tile, const float* alpha);
@@ -65,7 +66,7 @@ ForwardTask::ForwardTask(const TaskContext& context, const RowIntervals* visible
     panels_[i].queries = arena.take<float>(panels_[i].ld * p.head_dim);
     states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld * p.value_dim)};
   }
-  rows_ = arena.take<float>(c_.plan.lanes * std::max({p.head_dim, p.value_dim, tile}));
+  rows_ = arena.take<float>(c_.plan.row_scratch);
   scored_ = {arena.take<TileMask>(1), arena.take<float>(tile * c_.plan.panel_lanes), tile_max_, rows_, nullptr};
   if (c_.plan.copy_keys) scored_.key_copy = arena.take<float>(tile * p.head_dim);
   if (c_.plan.copy_values) value_copy_ = arena.take<float>(tile * p.value_dim);
@@ -84,9 +85,19 @@ void ForwardTask::run() {
 void ForwardTask::start() {
   for (int i = 0; i < panel_count_; ++i) {
     load_panel(c_, panels_[i], rows_);
-    std::fill(states_[i].max, states_[i].max + panels_[i].ld, kNegInf);
-    std::fill(states_[i].sum, states_[i].sum + panels_[i].ld, 0.0F);
+    start_rows(i);
     std::fill(states_[i].acc, states_[i].acc + panels_[i].ld * c_.p.value_dim, 0.0F);
+  }
+}
+
+/// Nothing seen yet: no maximum, or the sink's logit, which is in the denominator from the start.
+void ForwardTask::start_rows(int i) {
+  const Panel& panel = panels_[i];
+  const std::vector<float>& sinks = c_.p.spec->sink_logits;
+  for (int lane = 0; lane < panel.ld; ++lane) {
+    const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + std::min(lane, panel.rows - 1));
+    states_[i].max[lane] = sinks.empty() ? kNegInf : sinks[static_cast<std::size_t>(at.head)];
+    states_[i].sum[lane] = states_[i].max[lane] == kNegInf ? 0.0F : 1.0F;
   }
 }
 

@@ -29,8 +29,10 @@ struct Problem {
   Operand lse;                    // [batch, heads, q_len, 1]; absent if not asked for
   Operand weights;                // [batch, heads, q_len, kv_len]; absent if not asked for
   Operand bias, allowed;          // [batch, heads, q_len, kv_len], broadcast; absent if none
-  const AttentionSpec* spec;      // mask, align, dropout
+  const AttentionSpec* spec;      // mask, align, bias by distance, softcap, sinks, dropout
   const AttentionInputs* inputs;  // kv_lengths
+
+  bool biased() const { return !std::holds_alternative<NoBias>(spec->bias); }
 };
 
 /// Of arguments that `validate` has passed; the problem points into spec and inputs.

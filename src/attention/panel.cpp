@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/biases.h"
+
 namespace mha::attention {
 
 namespace {
@@ -13,16 +15,13 @@ RowPlace place_in(const TaskContext& c, const Panel& panel, int lane) {
   return place_of(c.p, c.task.batch, c.task.kv_head, c.task.first_row + panel.first + lane);
 }
 
-/// Adds the bias to one strip, vector by vector; the kernel wants a contiguous f32 row per lane.
+/// Adds the bias to one strip, vector by vector.
 void add_bias(const TaskContext& c, const Panel& panel, const KeyTile& tile, const kernels::Strip& strip, Scored& out) {
   const int lanes = c.plan.lanes;
+  const Interval keys{tile.keys.lo + strip.key, tile.keys.lo + strip.key + strip.count};
   for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
     const float* rows[kernels::kMaxLanes];
-    for (int lane = 0; lane < lanes; ++lane) {
-      const RowPlace at = place_in(c, panel, std::min(v * lanes + lane, panel.rows - 1));
-      const Block block{&c.p.bias, c.p.bias.at(at.batch, at.head, at.query, tile.keys.lo + strip.key), 0, 1, strip.count};
-      rows[lane] = fetch(c.kernels, block, out.bias_rows + lane * c.plan.key_tile).data;
-    }
+    find_bias_rows(c, panel, v, keys, out.rows, rows);
     c.kernels.add_bias(out.scores + strip.key * panel.ld + v * lanes, panel.ld, strip.count, rows);
   }
 }
@@ -104,12 +103,13 @@ bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, S
     const int first_lane = strip.first_vector * c.plan.lanes;
     float* scores = out.scores + strip.key * panel.ld + first_lane;
     const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};
-    const bool final = !c.p.bias && !strip.partial;  // the last step that changes scores takes the maximum
+    const bool final = !c.p.spec->softcap && !c.p.biased() && !strip.partial;  // the last step that changes scores takes the maximum
     k.scores(keys, panel.queries + first_lane, panel.ld, strip.vectors, scores, final ? out.max + first_lane : nullptr);
-    if (c.p.bias) add_bias(c, panel, tile, strip, out);
+    if (c.p.spec->softcap) k.softcap(scores, panel.ld, strip.vectors, strip.count, *c.p.spec->softcap);
+    if (c.p.biased()) add_bias(c, panel, tile, strip, out);
     if (strip.partial) {
       hide(c, panel, strip, out);
-    } else if (c.p.bias) {
+    } else if (!final) {
       k.row_max(scores, panel.ld, strip.vectors, strip.count, out.max + first_lane);
     }
   }
@@ -123,10 +123,10 @@ void write_weights(const TaskContext& c, const Panel& panel, Interval keys, cons
     const RowPlace at = place_in(c, panel, lane);
     return target.to.at(at.batch, at.head, at.query - target.first_query, key - target.first_key);
   };
-  std::fill(scratch.bias_rows, scratch.bias_rows + c.plan.key_tile, 0.0F);
+  std::fill(scratch.rows, scratch.rows + c.plan.key_tile, 0.0F);
   for (Index key = keys.lo; key < keys.hi; key += c.plan.key_tile) {
     const Interval part{key, std::min(key + c.plan.key_tile, keys.hi)};
-    for (int lane = 0; lane < panel.rows; ++lane) deliver(c.kernels, scratch.bias_rows, part.hi - part.lo, target.to, row_at(lane, key));
+    for (int lane = 0; lane < panel.rows; ++lane) deliver(c.kernels, scratch.rows, part.hi - part.lo, target.to, row_at(lane, key));
   }
   for (Index key = keys.lo; key < keys.hi; key += c.plan.key_tile) {
     const KeyTile tile = load_keys(c, {key, std::min(key + c.plan.key_tile, keys.hi)}, scratch.key_copy);
@@ -139,8 +139,8 @@ void write_weights(const TaskContext& c, const Panel& panel, Interval keys, cons
         const int count = std::min(lanes, panel.rows - v * lanes);
         float* out[kernels::kMaxLanes];
         for (int l = 0; l < count; ++l) {
-          out[l] = target.to.plain() ? reinterpret_cast<float*>(row_at(v * lanes + l, key + strip.key))
-                                     : scratch.bias_rows + l * c.plan.key_tile;
+          out[l] =
+              target.to.plain() ? reinterpret_cast<float*>(row_at(v * lanes + l, key + strip.key)) : scratch.rows + l * c.plan.key_tile;
         }
         c.kernels.store_rows(scores, panel.ld, count, strip.count, scale.factor + v * lanes, out);
         for (int l = 0; l < count && !target.to.plain(); ++l) {

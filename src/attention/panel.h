@@ -28,7 +28,7 @@ struct Panel {
 
 /// Cuts the task's rows into panels of at most plan.panel_lanes; `panels` has room for one per vector of lanes. Returns how many.
 int cut_panels(const TaskContext& context, Panel* panels);
-/// Loads and scales the panel's queries and sums up what its rows see; `rows` is scratch for lanes * head_dim floats.
+/// Loads and scales the panel's queries and sums up what its rows see; `rows` is scratch of plan.row_scratch floats.
 void load_panel(const TaskContext& context, Panel& panel, float* rows);
 
 /// A tile of keys and, in the forward pass, of values.
@@ -43,10 +43,10 @@ MaskRows mask_rows(const TaskContext& context, const Panel& panel);
 /// Scratch of one scored tile.
 struct Scored {
   TileMask* mask;
-  float* scores;     // [keys, ld]
-  float* max;        // per lane, of this tile; -inf where nothing is seen
-  float* bias_rows;  // lanes * key_tile floats
-  float* key_copy;   // key_tile * head_dim floats, where the plan copies keys
+  float* scores;    // [keys, ld]
+  float* max;       // per lane, of this tile; -inf where nothing is seen
+  float* rows;      // plan.row_scratch floats
+  float* key_copy;  // key_tile * head_dim floats, where the plan copies keys
 };
 
 /// Scores of the panel against the tile, biased and hidden: out.mask holds the strips that were computed, out.max their maxima. What lies

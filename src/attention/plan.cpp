@@ -19,11 +19,10 @@ bool worth_a_copy(const Operand& from, Index dim, Index rows) {
 
 std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
   const Index rows = std::min(plan.rows_per_task, divided_up(p.q_len * p.group, plan.lanes) * plan.lanes);
-  const Index longest = std::max({p.head_dim, p.value_dim, plan.key_tile});
   const Index floats = rows * (p.head_dim + p.value_dim + 2)  // queries, output, max and sum
                        + plan.key_tile * plan.panel_lanes     // scores
                        + (plan.copy_keys ? plan.key_tile * p.head_dim : 0) + (plan.copy_values ? plan.key_tile * p.value_dim : 0)  //
-                       + plan.lanes * longest;  // rows in other storage
+                       + plan.row_scratch;  // rows in other storage
   const Index panels = rows / plan.lanes;
   const Index per_panel = 512 + 3 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
   return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(RowIntervals) + sizeof(TileMask) +
@@ -46,6 +45,8 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   plan.tasks = p.batch * p.kv_heads * plan.blocks;
   plan.flops = 2.0 * static_cast<double>(p.batch * p.heads) * static_cast<double>(p.q_len) * static_cast<double>(p.kv_len) *
                static_cast<double>(p.head_dim + p.value_dim);
+  // Bias rows of a distance are up to a vector of lanes longer than the tile (biases.cpp).
+  plan.row_scratch = plan.lanes * std::max({p.head_dim, p.value_dim, plan.key_tile + plan.lanes});
   plan.scratch = scratch_bytes(p, plan);
   return plan;
 }

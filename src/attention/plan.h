@@ -17,6 +17,7 @@ struct Plan {
   bool copy_values;
   Index blocks;  // tasks per kv head
   Index tasks;
+  Index row_scratch;    // floats for a vector of rows in another form: of queries, outputs, biases
   double flops;         // multiplications and additions of both products, without masks
   std::size_t scratch;  // bytes per worker
 };

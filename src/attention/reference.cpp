@@ -73,18 +73,27 @@ MaskContext context_of(const AttentionSpec& spec, const AttentionInputs& in, Ind
   return {in.q.size(1), keys, spec.align == Align::BottomRight ? keys - in.q.size(1) : 0};  // rule 6: alignment
 }
 
+/// What a position bias adds to the score of one pair.
+double added_to(const Bias& bias, const Position& pair, Index offset) {
+  if (const auto* dense = std::get_if<DenseBias>(&bias)) return load(dense->values, pair);
+  if (const auto* alibi = std::get_if<AlibiBias>(&bias)) {  // rule 11: distance in absolute positions
+    const Index distance = pair[3] - (pair[2] + offset);
+    return -static_cast<double>(alibi->slopes[static_cast<std::size_t>(pair[1])]) * static_cast<double>(std::abs(distance));
+  }
+  return 0;
+}
+
 /// Rule 3, first half: scores of one row, with what is hidden decided by select. A NaN is a score like any other.
 std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& in, const Row& row, std::vector<bool>& visible) {
   const Index keys = in.k.size(1);
   const MaskContext context = context_of(spec, in, row.b);
   const double scale = spec.scale ? *spec.scale : 1 / std::sqrt(static_cast<double>(in.q.size(3)));  // rule 2
-  const auto* bias = std::get_if<DenseBias>(&spec.bias);
   std::vector<double> scores(static_cast<std::size_t>(keys), -kInf);
   visible.assign(static_cast<std::size_t>(keys), false);
   if (in.q.size(3) == 0) return scores;               // rule 5: of zero-size q and k there are no scores
   for (Index key = 0; key < context.kv_len; ++key) {  // keys at and beyond kv_lengths[b] do not exist
     const Position pair = {row.b, row.h, row.q, key};
-    const double added = bias != nullptr ? load(bias->values, pair) : 0;
+    const double added = added_to(spec.bias, pair, context.offset);
     if (!spec.mask.sees(row.q, key, context)) continue;       // rule 4: all masks intersect
     if (in.allowed && load(in.allowed, pair) == 0) continue;  // True = may attend
     if (added == -kInf) continue;                             // rule 5: a bias of -inf hides
@@ -92,7 +101,9 @@ std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& 
     for (Index d = 0; d < in.q.size(3); ++d) {
       product += load(in.q, {row.b, row.q, row.h, d}) * load(in.k, {row.b, key, row.kv_head, d});
     }
-    scores[static_cast<std::size_t>(key)] = product * scale + added;
+    double score = product * scale;
+    if (spec.softcap) score = *spec.softcap * std::tanh(score / *spec.softcap);
+    scores[static_cast<std::size_t>(key)] = score + added;
     visible[static_cast<std::size_t>(key)] = true;
   }
   return scores;
@@ -101,14 +112,15 @@ std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& 
 WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, const Row& row) {
   WeightsRow result;
   result.weights = scores_of(spec, in, row, result.visible);
-  double max = -kInf;
+  const double sink = spec.sink_logits.empty() ? -kInf : spec.sink_logits[static_cast<std::size_t>(row.h)];
+  double max = sink;
   for (const double score : result.weights) max = std::isnan(max) || score <= max ? max : score;  // a NaN wins
   if (max == -kInf) {  // rule 5: sees nothing, or nothing above -inf
     result.visible.assign(result.visible.size(), false);
     result.weights.assign(result.weights.size(), 0);
     return result;
   }
-  double sum = 0;
+  double sum = std::exp(sink - max);  // rule 3: the sink joins the denominator only
   for (double& weight : result.weights) {
     weight = std::exp(weight - max);
     sum += weight;

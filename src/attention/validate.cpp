@@ -77,9 +77,11 @@ void check_masks(const AttentionSpec& spec, const AttentionInputs& in) {
     MHA_CHECK(ShapeError, 0 <= length && length <= in.k.size(1), "attention: kv_lengths[", b, "] is ", length, ", k has length ",
               in.k.size(1));
   }
-  if (spec.mask.empty() || spec.align != Align::Unset) return;
+  const bool by_position = !spec.mask.empty() || std::holds_alternative<AlibiBias>(spec.bias);
+  if (!by_position || spec.align != Align::Unset) return;
   for (Index b = 0; b < batch; ++b) {
-    MHA_CHECK(ShapeError, kv_len_of(in, b) == in.q.size(1), "attention: mask ", to_string(spec.mask), " needs align, since batch entry ", b,
+    MHA_CHECK(ShapeError, kv_len_of(in, b) == in.q.size(1),
+              "attention: ", spec.mask.empty() ? "an ALiBi bias" : "mask " + to_string(spec.mask), " needs align, since batch entry ", b,
               " has ", in.q.size(1), " queries and ", kv_len_of(in, b), " keys: say Align::TopLeft or Align::BottomRight");
     if (in.kv_lengths.empty()) break;
   }
@@ -92,6 +94,18 @@ void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
     const bool fits = computable(dense->values.dtype) && (dense->values.dtype != DType::F64 || in.q.dtype == DType::F64);
     MHA_CHECK(DTypeError, fits, "attention: bias is ", name_of(dense->values.dtype), ", must be f32, bf16 or f16 (f64 with f64 inputs)");
   }
+  const auto heads = static_cast<std::size_t>(in.q.size(2));
+  if (const auto* alibi = std::get_if<AlibiBias>(&spec.bias)) {
+    MHA_CHECK(ShapeError, alibi->slopes.size() == heads, "attention: ALiBi has ", alibi->slopes.size(), " slopes, q has ", heads, " heads");
+    for (std::size_t h = 0; h < heads; ++h) {
+      MHA_CHECK(ShapeError, std::isfinite(alibi->slopes[h]), "attention: ALiBi's slope of head ", h, " is ", alibi->slopes[h],
+                ", must be finite");
+    }
+  }
+  MHA_CHECK(ShapeError, spec.sink_logits.empty() || spec.sink_logits.size() == heads, "attention: sink_logits has ",
+            spec.sink_logits.size(), " entries, q has ", heads, " heads");
+  MHA_CHECK(ShapeError, !spec.softcap || (std::isfinite(*spec.softcap) && *spec.softcap > 0.0F), "attention: softcap is ",
+            spec.softcap.value_or(0.0F), ", must be finite and above 0");
   MHA_CHECK(ShapeError, !spec.scale || std::isfinite(*spec.scale), "attention: scale is ", spec.scale.value_or(0.0F), ", must be finite");
   MHA_CHECK(ShapeError, spec.dropout.probability >= 0.0F && spec.dropout.probability <= 1.0F, "attention: dropout's probability is ",
             spec.dropout.probability, ", must lie in [0, 1]");

@@ -15,7 +15,7 @@ void weights_task(const TaskContext& c, const WeightsRegion& region, const Weigh
   const Index tile = c.plan.key_tile;
   auto* panels = arena.take<Panel>((c.task.rows + c.plan.lanes - 1) / c.plan.lanes);
   const int count = cut_panels(c, panels);
-  float* rows = arena.take<float>(c.plan.lanes * std::max(p.head_dim, tile));
+  float* rows = arena.take<float>(c.plan.row_scratch);
   alignas(64) float tile_max[kernels::kMaxPanelLanes];
   alignas(64) float lse[kernels::kMaxPanelLanes] = {};
   alignas(64) float one[kernels::kMaxPanelLanes];

@@ -31,12 +31,14 @@ struct Isa {
   static F32 add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
   static F32 sub(F32 a, F32 b) { return _mm256_sub_ps(a, b); }
   static F32 mul(F32 a, F32 b) { return _mm256_mul_ps(a, b); }
+  static F32 div(F32 a, F32 b) { return _mm256_div_ps(a, b); }
   static F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
   static F32 max(F32 a, F32 b) { return _mm256_max_ps(a, b); }
   static F32 min(F32 a, F32 b) { return _mm256_min_ps(a, b); }
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
+  static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) {
     const I32 lane_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const I32 chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane_bit), lane_bit);

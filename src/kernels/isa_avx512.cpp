@@ -31,12 +31,14 @@ struct Isa {
   static F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
   static F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
   static F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+  static F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
   static F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
   static F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
   static F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), yes); }
+  static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), yes); }
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, static_cast<__mmask16>(bits), yes); }
   static F32 where_inside(I32 lo, I32 hi, std::int32_t k, F32 yes, F32 no) {
     const I32 key = _mm512_set1_epi32(k);

@@ -35,12 +35,14 @@ struct Isa {
   static F32 add(F32 a, F32 b) { return a + b; }
   static F32 sub(F32 a, F32 b) { return a - b; }
   static F32 mul(F32 a, F32 b) { return a * b; }
+  static F32 div(F32 a, F32 b) { return a / b; }
   static F32 fma(F32 a, F32 b, F32 c) { return a * b + c; }  // fused where the CPU fuses; the promise of equal bits is per ISA
   static F32 max(F32 a, F32 b) { return a > b ? a : b; }     // b where either is NaN
   static F32 min(F32 a, F32 b) { return a < b ? a : b; }     // b where either is NaN
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return test == -std::numeric_limits<float>::infinity() ? yes : no; }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return a == b ? yes : no; }
+  static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return a < b ? yes : no; }                   // no where either is NaN
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) { return (bits & 1U) != 0 ? yes : no; }  // bit l for lane l
   static F32 where_inside(I32 lo, I32 hi, std::int32_t k, F32 yes, F32 no) { return lo <= k && k < hi ? yes : no; }
   static bool any_differs(F32 a, F32 b) { return !(a == b); }  // NaN differs from everything

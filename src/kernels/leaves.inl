@@ -289,7 +289,35 @@ void rescale(float* acc, Index ld, int vectors, Index dim, const float* alpha) {
   }
 }
 
-// ---- scores: bias and hiding ---------------------------------------------------------------------------------------------------------
+// ---- scores: softcap, bias and hiding
+// ---------------------------------------------------------------------------------------------------------
+
+/// tanh(x): x + x^3 P(x^2) below 0.625 (P minimax of degree 4, 4e-9), (1 - e) / (1 + e) with e = exp(-2 |x|) above.
+[[gnu::always_inline]] inline F32 tanh_of(F32 x) {
+  const F32 magnitude = Isa::max(Isa::sub(Isa::set(0.0F), x), x);  // in this order a NaN stays
+  const F32 z = Isa::mul(x, x);
+  F32 p = Isa::set(-0.005704985000193119F);
+  p = Isa::fma(p, z, Isa::set(0.0206390842795372F));
+  p = Isa::fma(p, z, Isa::set(-0.05373971536755562F));
+  p = Isa::fma(p, z, Isa::set(0.13331441581249237F));
+  p = Isa::fma(p, z, Isa::set(-0.3333328068256378F));
+  const F32 small = Isa::fma(Isa::mul(p, z), x, x);
+  const F32 e = exp_nonpositive(Isa::mul(magnitude, Isa::set(-2.0F)));
+  const F32 large = Isa::div(Isa::sub(Isa::set(1.0F), e), Isa::add(Isa::set(1.0F), e));
+  const F32 signed_large = Isa::where_less(x, Isa::set(0.0F), Isa::sub(Isa::set(0.0F), large), large);
+  return Isa::where_less(magnitude, Isa::set(0.625F), small, signed_large);
+}
+
+void softcap(float* scores, Index ld, int vectors, Index keys, float cap) {
+  const F32 factor = Isa::set(cap);
+  const F32 inverse = Isa::set(1.0F / cap);
+  for (int v = 0; v < vectors; ++v) {
+    for (Index k = 0; k < keys; ++k) {
+      float* at = scores + k * ld + v * kLanes;
+      Isa::store(at, Isa::mul(factor, tanh_of(Isa::mul(Isa::load(at), inverse))));
+    }
+  }
+}
 
 void add_bias(float* scores, Index ld, Index keys, const float* const* bias) {
   F32 block[kLanes];
@@ -435,6 +463,7 @@ constexpr KernelTable leaf_table(const char* name) {
       .store_rows = store_rows,
       .scores = scores,
       .linear = linear,
+      .softcap = softcap,
       .add_bias = add_bias,
       .hide_outside = hide_outside,
       .hide_bits = hide_bits,

@@ -69,6 +69,8 @@ struct KernelTable {
   /// weights. The same tile as `scores`; y is written for exactly `columns` columns.
   void (*linear)(Rows x, const float* panel, const float* init, Index columns, float* y, Index y_stride);
 
+  /// scores[k][l] = cap * tanh(scores[k][l] / cap), cap > 0.
+  void (*softcap)(float* scores, Index ld, int vectors, Index keys, float cap);
   /// scores[k][l] += bias[l][k], where bias[l] are `lanes` row pointers of one vector; -inf in bias sets -inf (hides, whatever the score).
   void (*add_bias)(float* scores, Index ld, Index keys, const float* const* bias);
   /// Scores of keys outside [lo[l], hi[l]) (relative to the strip) become -inf, by select; then max as in `scores`.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "core/check.h"
 
@@ -181,6 +182,12 @@ void check_per_head(const MhaConfig& config, const LayerCall& call, const MhaInp
   };
   check_heads("allowed", inputs.allowed);
   if (const auto* dense = std::get_if<DenseBias>(&call.spec.bias)) check_heads("bias", dense->values);
+  const auto check_numbers = [&](const char* name, const std::vector<float>& per_head) {
+    MHA_CHECK(ShapeError, std::cmp_equal(per_head.size(), config.heads), "layer: ", per_head.size(), " ", name, ", heads is ",
+              config.heads);
+  };
+  if (const auto* alibi = std::get_if<AlibiBias>(&call.spec.bias)) check_numbers("ALiBi slopes", alibi->slopes);
+  if (!call.spec.sink_logits.empty()) check_numbers("sink logits", call.spec.sink_logits);
   if (!outputs.weights) return;
   const Dims wanted = {call.batch, config.heads, call.q_len, call.kv_len};
   MHA_CHECK(ShapeError, outputs.weights.shape == wanted, "layer: weights has shape ", to_string(outputs.weights.shape), ", must be ",

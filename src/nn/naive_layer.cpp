@@ -55,9 +55,15 @@ ConstTensorView part_of(const ConstTensorView& view, Index h) {
   return view && view.rank() == 4 && view.size(1) > 1 ? view.slice(1, h, h + 1) : view;
 }
 
-AttentionSpec spec_of(const AttentionSpec& spec, Index h) {
+/// The spec of head h alone, for `copies` equal heads.
+AttentionSpec spec_of(const AttentionSpec& spec, Index h, Index copies) {
   AttentionSpec own = spec;
   if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) own.bias = DenseBias{part_of(dense->values, h)};
+  const auto repeated = [&](const std::vector<float>& per_head) {
+    return std::vector<float>(static_cast<std::size_t>(copies), per_head[static_cast<std::size_t>(h)]);
+  };
+  if (const auto* alibi = std::get_if<AlibiBias>(&spec.bias)) own.bias = AlibiBias{repeated(alibi->slopes)};
+  if (!spec.sink_logits.empty()) own.sink_logits = repeated(spec.sink_logits);
   return own;
 }
 
@@ -76,7 +82,7 @@ void attend(const nn::LayerCall& call, const MhaInputs& inputs, Index h, const O
   Tensor out(head.z.dtype, {call.batch, call.q_len, copies, head.z.size(2)});
   Tensor lse(head.z.dtype, {call.batch, copies, call.q_len});
   Tensor weights = head.weights ? Tensor(head.weights.dtype, {call.batch, copies, call.q_len, call.kv_len}) : Tensor();
-  attention_forward(spec_of(call.spec, h),
+  attention_forward(spec_of(call.spec, h, copies),
                     {.q = as_heads(head.q, copies),
                      .k = as_heads(head.k),
                      .v = as_heads(head.v),

@@ -29,7 +29,9 @@ void add_data_masks(std::vector<Problem>& list) {
   for (const BiasData& bias : example_biases()) {
     const std::string text = "bias/" + std::to_string(number++);
     const DType dtype = bias.dtype == DType::F64 ? DType::F64 : DType::F32;  // an f64 bias goes with f64 tensors only
-    add(list, text + "/plain", {.q_len = 19, .kv_len = 35, .group = 2, .dtype = dtype, .bias = bias});
+    add(list, text + "/plain", {.q_len = 19, .kv_len = 35, .group = 2, .dtype = dtype, .align = Align::TopLeft, .bias = bias});
+    add(list, text + "/many_heads",
+        {.q_len = 5, .kv_len = 140, .kv_heads = 1, .group = 19, .dtype = dtype, .align = Align::BottomRight, .bias = bias});
     add(list, text + "/causal", {.q_len = 33, .kv_len = 33, .dtype = dtype, .mask = causal(), .bias = bias});
   }
   for (unsigned axes = 0; axes < 16; ++axes) {
@@ -104,6 +106,18 @@ void add_sizes(std::vector<Problem>& list) {
   }
   for (const float scale : {0.0F, 1.0F, -0.5F, 0.01F, 3.0F}) {
     add(list, "scale/" + std::to_string(scale), {.q_len = 18, .kv_len = 23, .head_dim = 16, .scale = scale});
+  }
+  for (const float cap : {0.3F, 2.0F, 30.0F}) {
+    const std::string text = "softcap/" + std::to_string(cap);
+    add(list, text, {.q_len = 35, .kv_len = 150, .group = 2, .head_dim = 16, .scale = 1.0F, .softcap = cap});
+    add(list, text + "/causal",
+        {.q_len = 35, .kv_len = 35, .mask = causal(), .bias = {Content::SomeHidden, {}, DType::F32}, .softcap = cap});
+  }
+  for (const float sink : {-3.0F, 0.0F, 20.0F}) {
+    const std::string text = "sinks/" + std::to_string(sink);
+    add(list, text, {.q_len = 35, .kv_len = 150, .group = 3, .first_sink = sink});
+    add(list, text + "/empty_rows",
+        {.q_len = 50, .kv_len = 20, .mask = causal() & window(3), .align = Align::BottomRight, .first_sink = sink});
   }
   for (const float probability : {0.1F, 0.5F, 1.0F}) {
     add(list, "dropout/" + std::to_string(probability),

@@ -40,6 +40,8 @@ inline std::vector<BiasData> examples(std::type_identity<DenseBias>) {
           {Content::SomeHidden, {.heads = true}, DType::F64}};
 }
 
+inline std::vector<BiasData> examples(std::type_identity<AlibiBias>) { return {{BiasData::Content::Alibi, {}, DType::F32}}; }
+
 template <class T>
 concept HasExamples = requires { examples(std::type_identity<T>{}); };
 

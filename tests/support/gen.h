@@ -96,6 +96,9 @@ inline rc::Gen<Problem> problem(std::vector<DType> dtypes = {DType::F32}) {
       p.bias.content = *rc::gen::element(BiasData::Content::Finite, BiasData::Content::SomeHidden);
       p.bias.broadcast = some_broadcast();
     }
+    if (*rc::gen::inRange(0, 6) == 0) p.bias = {BiasData::Content::Alibi, {}, DType::F32};
+    if (*rc::gen::inRange(0, 6) == 0) p.softcap = *rc::gen::element(0.5F, 5.0F, 50.0F);
+    if (*rc::gen::inRange(0, 6) == 0) p.first_sink = *rc::gen::element(-2.0F, 0.0F, 6.0F);
     if (*rc::gen::inRange(0, 3) == 0) p.allowed = {true, some_broadcast(), *rc::gen::element(0.05, 0.5, 0.95)};
     if (*rc::gen::inRange(0, 3) == 0) {
       for (Index b = 0; b < p.batch; ++b) p.kv_lengths.push_back(*rc::gen::inRange<Index>(0, p.kv_len + 1));

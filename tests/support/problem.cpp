@@ -57,6 +57,11 @@ double score_magnitude(const AttentionSpec& spec, const AttentionInputs& in) {
       if (std::isfinite(value)) largest_bias = std::max(largest_bias, std::abs(value));
     }
   }
+  if (const auto* alibi = std::get_if<AlibiBias>(&spec.bias)) {
+    const double farthest = static_cast<double>(in.q.size(1) + in.k.size(1));
+    for (const float slope : alibi->slopes) largest_bias = std::max(largest_bias, std::abs(static_cast<double>(slope)) * farthest);
+  }
+  for (const float sink : spec.sink_logits) largest_bias = std::max(largest_bias, std::abs(static_cast<double>(sink)));
   const double scale = spec.scale ? std::abs(static_cast<double>(*spec.scale)) : 1 / std::sqrt(static_cast<double>(in.q.size(3)));
   return scale * longest_row(in.q) * longest_row(in.k) + largest_bias;
 }
@@ -112,7 +117,10 @@ std::ostream& operator<<(std::ostream& stream, const Problem& p) {
   stream << "Problem{" << p.name << " batch=" << p.batch << " q_len=" << p.q_len << " kv_len=" << p.kv_len << " kv_heads=" << p.kv_heads
          << " group=" << p.group << " head_dim=" << p.head_dim << " value_dim=" << p.value_dim << " " << name_of(p.dtype) << " "
          << name_of(p.layout) << " mask=" << to_string(p.mask) << " align=" << static_cast<int>(p.align);
-  if (p.bias.content != BiasData::Content::None) {
+  if (p.softcap) stream << " softcap=" << *p.softcap;
+  if (p.first_sink) stream << " first_sink=" << *p.first_sink;
+  if (p.bias.content == BiasData::Content::Alibi) stream << " bias=alibi";
+  if (p.bias.has_tensor()) {
     stream << " bias=" << axes(p.bias.broadcast) << "/" << name_of(p.bias.dtype)
            << (p.bias.content == BiasData::Content::SomeHidden ? "/some -inf" : "");
   }
@@ -187,7 +195,7 @@ void Instance::make_masks() {
   const Problem& p = problem_;
   std::mt19937_64 random(p.seed + 77);
   std::uniform_real_distribution<double> uniform;
-  if (p.bias.content != BiasData::Content::None) {
+  if (p.bias.has_tensor()) {
     storage_.emplace_back(p.bias.dtype, bias_shape(p, p.bias.broadcast));
     bias_ = storage_.back().view();
     fill_normal(bias_, p.seed + 99);
@@ -224,8 +232,13 @@ Instance::Instance(const Problem& problem) : problem_(problem) {
 }
 
 AttentionSpec Instance::spec() const {
-  AttentionSpec spec{.mask = problem_.mask, .align = problem_.align, .scale = problem_.scale, .dropout = problem_.dropout};
-  if (problem_.bias.content != BiasData::Content::None) spec.bias = DenseBias{bias_};
+  AttentionSpec spec{
+      .mask = problem_.mask, .align = problem_.align, .scale = problem_.scale, .softcap = problem_.softcap, .dropout = problem_.dropout};
+  if (problem_.bias.has_tensor()) spec.bias = DenseBias{bias_};
+  if (problem_.bias.content == BiasData::Content::Alibi) spec.bias = AlibiBias{alibi_slopes(problem_.heads())};
+  for (Index h = 0; problem_.first_sink && h < problem_.heads(); ++h) {
+    spec.sink_logits.push_back(*problem_.first_sink + 0.7F * static_cast<float>(h));
+  }
   return spec;
 }
 

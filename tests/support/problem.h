@@ -34,10 +34,12 @@ struct Broadcast {
 };
 
 struct BiasData {
-  enum class Content : std::uint8_t { None, Finite, SomeHidden /* one in five is -inf */ };
+  enum class Content : std::uint8_t { None, Finite, SomeHidden /* one in five is -inf */, Alibi /* no tensor: slopes */ };
   Content content = Content::None;
   Broadcast broadcast = {};
   DType dtype = DType::F32;
+
+  bool has_tensor() const { return content == Content::Finite || content == Content::SomeHidden; }
 };
 
 struct AllowedData {
@@ -64,6 +66,8 @@ struct Problem {
   std::vector<Index> kv_lengths = {};  // empty, or one per batch entry
   std::optional<float> scale = {};
   Dropout dropout = {};
+  std::optional<float> softcap = {};
+  std::optional<float> first_sink = {};  // logit of head 0; each next head's is 0.7 more. Absent: no sinks
   std::uint64_t seed = 1;
 
   Index heads() const { return kv_heads * group; }

@@ -153,8 +153,9 @@ template <int V, class Fn>
   for (; r < rows; ++r) fn(Count<1>{}, r);
 }
 
-template <int R, int V>
-[[gnu::always_inline]] inline void scores_tile(Rows keys, const float* queries, Index ld, float* scores, F32* max) {
+/// The running maxima stay in memory: in registers, beside 24 accumulators, they would push an operand of the inner loop to the stack.
+template <int R, int V, bool WithMax>
+[[gnu::always_inline]] inline void scores_tile(Rows keys, const float* queries, Index ld, float* scores, float* max) {
   F32 acc[R][V];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)
@@ -162,27 +163,24 @@ template <int R, int V>
     for (int v = 0; v < V; ++v) acc[i][v] = Isa::set(0.0F);
   multiply<R, V>(keys.data, keys.stride, 1, queries, ld, keys.dim, acc);
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v)
+  for (int v = 0; v < V; ++v) {
+    F32 top = Isa::set(0.0F);
+    if constexpr (WithMax) top = Isa::load(max + v * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
-      if (max != nullptr) max[v] = Isa::max(acc[i][v], max[v]);
+      if constexpr (WithMax) top = Isa::max(acc[i][v], top);
       Isa::store(scores + i * ld + v * kLanes, acc[i][v]);
     }
+    if constexpr (WithMax) Isa::store(max + v * kLanes, top);
+  }
 }
 
 template <int V, bool WithMax>
 [[gnu::always_inline]] inline void scores_of(Rows keys, const float* queries, Index ld, float* scores, float* max) {
-  F32 top[V];
-  if constexpr (WithMax) {
-    for (int v = 0; v < V; ++v) top[v] = Isa::load(max + v * kLanes);
-  }
   for_tiles<V>(keys.count, [&](auto rows, Index k) __attribute__((always_inline)) {
     constexpr int R = decltype(rows)::value;
-    scores_tile<R, V>({keys.data + k * keys.stride, keys.stride, R, keys.dim}, queries, ld, scores + k * ld, WithMax ? top : nullptr);
+    scores_tile<R, V, WithMax>({keys.data + k * keys.stride, keys.stride, R, keys.dim}, queries, ld, scores + k * ld, max);
   });
-  if constexpr (WithMax) {
-    for (int v = 0; v < V; ++v) Isa::store(max + v * kLanes, top[v]);
-  }
 }
 
 void scores(Rows keys, const float* queries, Index ld, int vectors, float* out, float* max) {

@@ -200,6 +200,36 @@ TEST(ValidateTest, Allowed) {
   }
 }
 
+TEST(ValidateTest, PerHeadNumbersAndSoftcap) {
+  {
+    Call call;
+    call.spec.align = Align::TopLeft;
+    call.spec.bias = AlibiBias{{0.5F, 0.25F}};
+    refuses<ShapeError>(call, "ALiBi has 2 slopes", "8 heads");
+  }
+  {
+    Call call;
+    call.spec.align = Align::TopLeft;
+    call.spec.bias = AlibiBias{std::vector<float>(8, std::numeric_limits<float>::infinity())};
+    refuses<ShapeError>(call, "slope of head 0 is inf", "finite");
+  }
+  {
+    Call call;
+    call.spec.bias = AlibiBias{alibi_slopes(8)};
+    refuses<ShapeError>(call, "an ALiBi bias needs align", "5 queries and 7 keys");
+  }
+  {
+    Call call;
+    call.spec.sink_logits = {1.0F};
+    refuses<ShapeError>(call, "sink_logits has 1 entries", "8 heads");
+  }
+  for (const float cap : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    Call call;
+    call.spec.softcap = cap;
+    refuses<ShapeError>(call, "softcap is ", "above 0");
+  }
+}
+
 TEST(ValidateTest, Bias) {
   Tensor floats(DType::F32, {2, 4, 5, 7});
   {

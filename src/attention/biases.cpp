@@ -39,8 +39,8 @@ void dense_rows(const TaskContext& c, const Panel& panel, int vector, Interval k
 
 /// A bias of the distance alone is the same row for every query of a head, only shifted: one row a head, long enough for all of them.
 template <class DistanceBias>
-void distance_rows(const TaskContext& c, const Panel& panel, int vector, Interval keys, const DistanceBias& bias, float* scratch,
-                   const float** rows) {
+void distance_rows(const TaskContext& c, const Panel& panel, int vector, Interval keys, float* scratch, const float** rows) {
+  const auto& bias = std::get<DistanceBias>(c.p.spec->bias);
   const int lanes = c.plan.lanes;
   const Index offset = offset_of(*c.p.spec, *c.p.inputs, c.task.batch);
   const Index last = lane_place(c, panel, vector * lanes + lanes - 1).query + offset;  // queries ascend with the lanes
@@ -58,8 +58,8 @@ void distance_rows(const TaskContext& c, const Panel& panel, int vector, Interva
 }  // namespace
 
 void find_bias_rows(const TaskContext& c, const Panel& panel, int vector, Interval keys, float* scratch, const float** rows) {
-  if (const auto* alibi = std::get_if<AlibiBias>(&c.p.spec->bias)) {
-    distance_rows(c, panel, vector, keys, *alibi, scratch, rows);
+  if (std::holds_alternative<AlibiBias>(c.p.spec->bias)) {
+    distance_rows<AlibiBias>(c, panel, vector, keys, scratch, rows);
   } else {
     dense_rows(c, panel, vector, keys, scratch, rows);
   }

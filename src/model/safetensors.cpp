@@ -142,8 +142,8 @@ Header read_header(std::span<const std::byte> bytes, const std::string& path) {
   Header header;
   header.data_begin = model::kLengthBytes + text.size();
   const std::size_t data_size = bytes.size() - header.data_begin;
-  const JsonFields fields(json, path);
-  for (const auto& [name, value] : fields.value().items()) {
+  const JsonFields entries(json, path);
+  for (const auto& [name, value] : entries.value().items()) {
     if (name == model::kMetadataKey) {
       const JsonFields fields(value, path, name);
       for (const auto& [key, content] : value.items()) {

@@ -56,15 +56,6 @@ Examples:
 JSON: [{"layer":0,"head":3,"weight":0.41,"usual":0.07}, ...], all heads, largest
 weight first; usual is null where the sentences have no words that far apart.)";
 
-/// The word of an option; an error says which option it was.
-Index named_word(const char* option, const std::string& word, const Sentence& sentence, const Tokenizer& tokenizer) {
-  try {
-    return find_word(sentence, tokenizer, word);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", option, error.what()));
-  }
-}
-
 Found find(const Options& options) {
   const OpenModel model = open_model(options.model);
   const Sentence sentence = read_sentence(model.tokenizer, options.text);
@@ -150,7 +141,7 @@ std::string run(const Options& options) {
 
 }  // namespace
 
-void add_find(CLI::App& app, std::string& output) {
+void add_find(CLI::App& app, Output& output) {
   CLI::App* command = app.add_subcommand("find", "All heads ranked by the link from one word to another");
   auto options = std::make_shared<Options>();
   command->footer(kFooter);
@@ -159,7 +150,7 @@ void add_find(CLI::App& app, std::string& output) {
   add_text(*command, options->text);
   add_model_option(*command, options->model);
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, &output] { output = run(*options); });
+  command->callback([options, &output] { output.text = run(*options); });
 }
 
 }  // namespace mha::app

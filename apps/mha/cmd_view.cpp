@@ -10,6 +10,7 @@
 #include "json_numbers.h"
 #include "mha/error.h"
 #include "model_folder.h"
+#include "usual_cache.h"
 #include "view.h"
 
 namespace mha::app {
@@ -26,16 +27,24 @@ struct Options {
   bool special = false;
   bool no_special = false;  // as `words`
   bool json = false;
+  ChangeOptions change;
 };
 
-constexpr std::size_t kStrongest = 3;  // links shown per word
+constexpr std::size_t kLinks = 5;   // shown per word
+constexpr double kMostWords = 0.5;  // of which a head looks at a neighbour, to be called one that does
 
 constexpr const char* kFooter = R"("Strongest" means: strongest among the other words of the text. A word does not
 compete with itself, and [CLS] and [SEP] do not compete unless --special is
 given: many heads park most of their attention there. By words, weights are
 summed over the pieces of the word attended to and averaged over the pieces of
 the word attending. Where the model reads two words alike they are called the#1
-and the#2. Punctuation marks are words.
+and the#2. Punctuation marks are words. A link stands out by how far its weight
+is above the head's usual weight at that distance (see mha find --help).
+
+With a change, everything shown is after it, and "what moved" compares. A word
+that nobody may attend to still attends; the sentence's vector is the mean of
+all pieces' last hidden states. A head taken away gives 0 to W_O: its own
+weights stay, what later layers make of it moves.
 
 Examples:
   mha view
@@ -43,7 +52,10 @@ Examples:
   mha view --measure entropy
   mha view --layer 5 --head 4
   mha view --layer 0 --head 3 --pieces --special "Unbelievable stargazers!"
-  mha view --json | python3 -m json.tool)";
+  mha view --json | python3 -m json.tool
+  mha view --temperature 2
+  mha view --mask-word cat "The cat sat on the mat because it was comfortable"
+  mha view --zero-head 5.11)";
 
 std::vector<std::string> measure_names() {
   std::vector<std::string> names;
@@ -86,19 +98,31 @@ std::optional<Readings> find_readings(const View& view, const Tokenizer& tokeniz
                   .telescope_astronomer = ranked_links(view.table, telescope, astronomer)};
 }
 
-std::vector<StrongestLinks> strongest_links(const View& view) {
-  std::vector<StrongestLinks> all;
+std::vector<WordLinks> word_links(const View& view, const OpenModel& model) {
+  std::optional<UsualWeights> usual;  // by words
+  if (!view.pieces) usual = cached_usual_weights(model);
+  std::vector<WordLinks> all;
   for (Index from : view.shown) {
-    StrongestLinks links{.from = from, .to = {}};
-    for (Index to : view.shown) {
-      if (to != from) links.to.push_back({to, strongest_head(view.table, from, to)});
-    }
-    std::stable_sort(links.to.begin(), links.to.end(),
-                     [](const StrongestLink& a, const StrongestLink& b) { return a.link.weight > b.link.weight; });
-    if (links.to.size() > kStrongest) links.to.resize(kStrongest);
+    WordLinks links{from, standing_links(view.table, view.units, from, view.shown, usual ? &*usual : nullptr)};
+    if (links.to.size() > kLinks) links.to.resize(kLinks);
     all.push_back(std::move(links));
   }
   return all;
+}
+
+/// The table after the change, and what moved.
+void apply_change(View& view, const OpenModel& model, const Sentence& sentence, const ChangeOptions& options) {
+  const Intervention intervention = intervention_of(options, model, sentence);
+  Workspace workspace;
+  const Dims shape{1, static_cast<Index>(sentence.ids.size()), model.transformer.config().d_model};
+  Tensor before(DType::F32, shape);
+  Tensor after(DType::F32, shape);
+  run_with(model.transformer, sentence.ids, {}, before, workspace);
+  HeadTable changed = read_heads(model.transformer, sentence.ids, view.units, workspace, intervention, after);
+  std::swap(changed, view.table);
+  view.change =
+      compare_runs({.before = changed, .after = view.table, .units = view.units, .shown = view.shown, .intervention = intervention},
+                   options, cosine(sentence_vector(before), sentence_vector(after)));
 }
 
 View gather(const Options& options) {
@@ -118,11 +142,15 @@ View gather(const Options& options) {
             .measure = shown_measure,
             .map = {},
             .readings = {},
-            .links = {}};
+            .links = {},
+            .previous = {},
+            .next = {},
+            .change = {}};
   if (options.special) {
     view.shown.clear();
     for (std::size_t i = 0; i < units.size(); ++i) view.shown.push_back(static_cast<Index>(i));
   }
+  if (options.change.any()) apply_change(view, model, sentence, options.change);
   for (Index layer = 0; layer < view.table.layers(); ++layer) {
     view.map.emplace_back();
     for (Index head = 0; head < view.table.heads(); ++head) {
@@ -130,7 +158,9 @@ View gather(const Options& options) {
     }
   }
   view.readings = find_readings(view, model.tokenizer);
-  if (!view.readings) view.links = strongest_links(view);
+  if (!view.readings) view.links = word_links(view, model);
+  view.previous = heads_with_neighbour(view.table, -1, view.shown, kMostWords);
+  view.next = heads_with_neighbour(view.table, 1, view.shown, kMostWords);
   return view;
 }
 
@@ -164,6 +194,17 @@ Json readings_json(const Readings& readings) {
           {"telescope_astronomer", links_json(readings.telescope_astronomer)}};
 }
 
+Json neighbours_json(const std::vector<NeighbourHead>& heads) {
+  Json list = Json::array();
+  for (const NeighbourHead& head : heads) {
+    Json json = head_json(head.id);
+    json["share"] = json_number(static_cast<float>(head.share));
+    json["weight"] = json_number(static_cast<float>(head.weight));
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 std::string view_json(const View& view) {
   Json json = header_json(view);
   Json map = Json::array();
@@ -176,15 +217,20 @@ std::string view_json(const View& view) {
   if (view.readings) {
     json.update(readings_json(*view.readings));
   } else {
-    json["strongest"] = Json::array();
-    for (const StrongestLinks& links : view.links) {
-      for (const StrongestLink& link : links.to) {
+    json["links"] = Json::array();
+    for (const WordLinks& links : view.links) {
+      for (const StandingLink& link : links.to) {
         Json entry = {{"from", view.names[static_cast<std::size_t>(links.from)]}, {"to", view.names[static_cast<std::size_t>(link.to)]}};
         entry.update(link_json(link.link));
-        json["strongest"].push_back(std::move(entry));
+        entry["usual"] = link.usual ? Json(json_number(static_cast<float>(*link.usual))) : Json(nullptr);
+        entry["strongest_in"] = link.heads;
+        json["links"].push_back(std::move(entry));
       }
     }
   }
+  json["previous_heads"] = neighbours_json(view.previous);
+  json["next_heads"] = neighbours_json(view.next);
+  if (view.change) json["change"] = change_json(*view.change, view.names);
   return json.dump(2) + "\n";
 }
 
@@ -215,12 +261,13 @@ std::string run(const Options& options) {
 
 }  // namespace
 
-void add_view(CLI::App& app, std::string& output) {
+void add_view(CLI::App& app, Output& output) {
   CLI::App* command = app.add_subcommand("view", "All heads on one text: a map, the readings of the telescope sentence, one head's table");
   auto options = std::make_shared<Options>();
   command->footer(kFooter);
   add_text(*command, options->text);
   add_model_option(*command, options->model);
+  add_change_options(*command, options->change);
   command->add_option("--measure", options->measure, fmt::format("What the map shows: {}", fmt::join(measure_names(), ", ")))
       ->type_name("NAME");
   add_number(*command, "--layer", options->layer, "With --head: show this head's whole table");
@@ -230,7 +277,7 @@ void add_view(CLI::App& app, std::string& output) {
   command->add_flag("--special", options->special, "Show [CLS] and [SEP] and let them compete");
   command->add_flag("--no-special", options->no_special, "Leave them out (the default)");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, &output] { output = run(*options); });
+  command->callback([options, &output] { output.text = run(*options); });
 }
 
 }  // namespace mha::app

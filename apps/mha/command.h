@@ -1,4 +1,4 @@
-// What a sub-command of `mha` is: a function that adds itself to the command line and, once chosen, leaves its whole output in one string.
+// What a sub-command of `mha` is: a function that adds itself to the command line and, once chosen, leaves its whole output in an Output.
 // main.cpp prints it at the end, so that a command that fails has printed nothing. Errors are thrown (mha::Error), never printed here.
 #pragma once
 
@@ -6,6 +6,12 @@
 #include <string>
 
 namespace mha::app {
+
+/// What a command answers. Exit code 1 says that what it checked does not hold.
+struct Output {
+  std::string text = {};
+  int code = 0;
+};
 
 /// Empty where `text` is a whole number of 64 bits, what is wrong with it otherwise.
 std::string is_whole_number(const std::string& text);
@@ -18,11 +24,14 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Number& valu
   return command.add_option(name, value, description)->check(CLI::Validator(is_whole_number, ""))->type_name("N");
 }
 
-/// Adds the text, the telescope sentence where none is given.
+/// Adds the text, as an argument or as --text; `text` holds the default.
 void add_text(CLI::App& command, std::string& text);
 
-void add_view(CLI::App& app, std::string& output);
-void add_find(CLI::App& app, std::string& output);
-void add_shapes(CLI::App& app, std::string& output);
+void add_view(CLI::App& app, Output& output);
+void add_find(CLI::App& app, Output& output);
+void add_shapes(CLI::App& app, Output& output);
+void add_explain(CLI::App& app, Output& output);
+void add_claims(CLI::App& app, Output& output);
+void add_verify(CLI::App& app, Output& output);
 
 }  // namespace mha::app

@@ -1,6 +1,8 @@
-// The command `mha`: chooses the sub-command, prints its output or one line of error. Exit code 0: done; 2: bad input; 1: failure.
+// The command `mha`: chooses the sub-command, prints its output or one line of error. Exit code 0: done; 2: bad input; 1: failure, or
+// what a command checked does not hold.
 // What a sub-command does stands in its own cmd_x.cpp.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -8,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "command.h"
 #include "mha/error.h"
@@ -25,7 +28,11 @@ constexpr const char* kFooter = R"(Examples:
   mha view "The bank raised its rates."     ... on another text
   mha view --layer 5 --head 4               one head's whole table
   mha find --from telescope --to man        heads ranked by one link
+  mha view --zero-head 5.11                 ... and what moves without that head
+  mha explain "money bank"                  the layer in numbers, step by step
+  mha claims                                what is said of attention, measured
   mha shapes --d-model 512 --heads 8 --tokens 2
+  mha verify                                fast paths against the reference
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -37,8 +44,11 @@ int fail(int code, const std::string& message) {
 /// What the parser says, in words that tell what to do.
 std::string parse_message(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && app.get_subcommands().empty()) {
-    if (argc < 2) return "no command given: view, find or shapes (mha --help)";
-    return fmt::format("no command \"{}\": there are view, find and shapes (mha --help)", argv[1]);
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+    const std::string list = fmt::format("{}", fmt::join(names, ", "));
+    if (argc < 2) return fmt::format("no command given, there are {} (mha --help)", list);
+    return fmt::format("no command \"{}\", there are {} (mha --help)", argv[1], list);
   }
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !app.get_subcommands().empty()) {
     return fmt::format("{} (a TEXT of several words needs quotes; mha {} --help)", error.what(), app.get_subcommands().front()->get_name());
@@ -61,8 +71,7 @@ std::string mha::app::is_whole_number(const std::string& text) {
 }
 
 void mha::app::add_text(CLI::App& command, std::string& text) {
-  text = kTelescope;
-  command.add_option("TEXT", text, fmt::format("The text, as one argument (default: {})", kTelescope))->type_name("");
+  command.add_option("TEXT,--text", text, fmt::format("The text, as one argument (default: {})", text))->type_name("");
 }
 
 int main(int argc, char** argv) {
@@ -71,13 +80,15 @@ int main(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("mha ") + mha::kVersion);
   app.require_subcommand(1);
-  std::string output;
+  mha::app::Output output;
   try {
-    mha::app::add_view(app, output);
-    mha::app::add_find(app, output);
-    mha::app::add_shapes(app, output);
+    for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
+                           mha::app::add_verify}) {
+      add(app, output);
+    }
     app.parse(argc, argv);
-    return print_out(output);
+    const int printed = print_out(output.text);
+    return printed != 0 ? printed : output.code;
   } catch (const CLI::CallForVersion& version) {
     return print_out(fmt::format("{}\n", version.what()));
   } catch (const CLI::CallForHelp&) {

@@ -39,6 +39,14 @@ void add_model_option(CLI::App& command, std::string& folder) {
       ->type_name("DIR");
 }
 
+Index named_word(const char* option, const std::string& word, const Sentence& sentence, const Tokenizer& tokenizer) {
+  try {
+    return find_word(sentence, tokenizer, word);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
 std::optional<std::string> cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache == '/') return std::string(cache) + "/mha";  // a relative one is to be ignored (XDG base directories)

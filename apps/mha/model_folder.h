@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "mha/analysis/sentence.h"
 #include "mha/model/tokenizer.h"
 #include "mha/model/transformer.h"
 
@@ -22,6 +23,9 @@ void add_model_option(CLI::App& command, std::string& folder);
 
 /// Opens `folder`, the default model where it is empty. Throws IoError, saying what to do, where it is not there.
 OpenModel open_model(const std::string& folder);
+
+/// find_word for a word given by an option: an error says which option it was.
+Index named_word(const char* option, const std::string& word, const Sentence& sentence, const Tokenizer& tokenizer);
 
 /// $XDG_CACHE_HOME/mha or $HOME/.cache/mha; nothing where neither is set.
 std::optional<std::string> cache_folder();

@@ -1,4 +1,4 @@
-// Usual weights of a model, computed once and kept in the user's cache folder. Used by `mha find`.
+// Usual weights of a model, computed once and kept in the user's cache folder. Used by `mha find` and `mha view`.
 #pragma once
 
 #include "mha/analysis/usual.h"

@@ -8,6 +8,7 @@
 #include "mha/analysis/links.h"
 #include "mha/analysis/measures.h"
 #include "terminal.h"
+#include "view_change.h"
 
 namespace mha::app {
 
@@ -20,16 +21,10 @@ struct Readings {
   std::vector<HeadLink> telescope_astronomer;  // all heads, ranked
 };
 
-/// Of all heads, the one in which `from` attends most to `to`.
-struct StrongestLink {
-  Index to = 0;
-  HeadLink link;
-};
-
-/// The words that a word attends to most, each in its best head, largest weight first.
-struct StrongestLinks {
+/// The links of one word that stand out, farthest above usual first.
+struct WordLinks {
   Index from = 0;
-  std::vector<StrongestLink> to;
+  std::vector<StandingLink> to;
 };
 
 struct View {
@@ -44,10 +39,12 @@ struct View {
   MeasureInfo measure;
   std::vector<std::vector<double>> map;  // [layers][heads]
   std::optional<Readings> readings;
-  std::vector<StrongestLinks> links;  // one per shown unit, where there are no readings
+  std::vector<WordLinks> links;               // one per shown unit, where there are no readings
+  std::vector<NeighbourHead> previous, next;  // heads that look at the word just before, just after
+  std::optional<Change> change;               // where one was asked for: all of the above is after it
 };
 
-/// Sentence, map, readings or strongest links.
+/// Sentence, map, readings or links that stand out, neighbours, what a change moved.
 std::string view_text(const View& view, const Terminal& terminal);
 /// Sentence and one head's whole table.
 std::string head_text(const View& view, HeadId id, const Terminal& terminal);

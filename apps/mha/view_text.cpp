@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "grid.h"
 #include "view.h"
@@ -99,26 +101,35 @@ std::string reverse_links(const Readings& readings, const Terminal& terminal) {
                          terminal);
 }
 
-std::string strongest_text(const View& view, const Terminal& terminal) {
+std::string times_usual(const StandingLink& link) {
+  if (!link.usual || *link.usual <= 0.0) return "";
+  const double times = static_cast<double>(link.link.weight) / *link.usual;
+  return times < 9.95 ? fmt::format(" {:.1f}x", times) : times < 999.5 ? fmt::format(" {:.0f}x", times) : " >999x";
+}
+
+std::string links_text(const View& view, const Terminal& terminal) {
   const char* unit = view.pieces ? "piece" : "word";
-  std::string out = title(fmt::format("each {}'s strongest links", unit), terminal);
+  std::string out = title(fmt::format("each {}'s links that stand out", unit), terminal);
   out +=
-      paragraph(fmt::format("To other {}s of the text, {} {}. Each with its largest weight of all heads, and that head: L layer, H head.",
-                            unit, special_names(view), view.special ? "included" : "left out"),
+      paragraph(fmt::format("To other {0}s of the text, {1} {2}, that are the {0}'s strongest in some head. Each in the head where it is "
+                            "farthest above {3}: weight, {4}L layer, H head, and in how many heads it is the strongest.",
+                            unit, special_names(view), view.special ? "included" : "left out",
+                            view.pieces ? "0" : "the head's usual weight at that distance", view.pieces ? "" : "times the usual, "),
                 terminal);
   const auto short_name = [&](Index unit_index) { return shorten(name(view, unit_index), kLongestName); };
-  const auto item = [&](const StrongestLink& link) {
-    return fmt::format("{} {:.2f} L{} H{}", short_name(link.to), link.link.weight, link.link.id.layer, link.link.id.head);
+  const auto item = [&](const StandingLink& link) {
+    return fmt::format("{} {:.2f}{} L{}H{} ({})", short_name(link.to), link.link.weight, times_usual(link), link.link.id.layer,
+                       link.link.id.head, link.heads);
   };
   int from_width = 0;
   int item_width = 0;
-  for (const StrongestLinks& links : view.links) {
+  for (const WordLinks& links : view.links) {
     from_width = std::max(from_width, display_width(short_name(links.from)));
-    for (const StrongestLink& link : links.to) item_width = std::max(item_width, display_width(item(link)));
+    for (const StandingLink& link : links.to) item_width = std::max(item_width, display_width(item(link)));
   }
-  for (const StrongestLinks& links : view.links) {
+  for (const WordLinks& links : view.links) {
     std::vector<std::string> items;
-    for (const StrongestLink& link : links.to) items.push_back(&link == &links.to.back() ? item(link) : pad_right(item(link), item_width));
+    for (const StandingLink& link : links.to) items.push_back(&link == &links.to.back() ? item(link) : pad_right(item(link), item_width));
     if (items.empty()) items.push_back(fmt::format("none: there is no other {}", unit));
     out +=
         fmt::format("  {} -> {}\n", pad_right(short_name(links.from), from_width), wrap_items(items, "  ", terminal.width, from_width + 6));
@@ -127,12 +138,30 @@ std::string strongest_text(const View& view, const Terminal& terminal) {
   return out + paragraph("All heads ranked by one link: mha find --from WORD --to WORD TEXT", terminal);
 }
 
+std::string neighbours_text(const View& view, const Terminal& terminal) {
+  const char* unit = view.pieces ? "piece" : "word";
+  std::string out = title("heads that look at a neighbour", terminal);
+  out += paragraph(fmt::format("In which at least half of the {0}s attend to it most; with their mean weight on it.", unit), terminal);
+  for (const auto& [where, heads] : {std::pair{"previous", &view.previous}, std::pair{"next", &view.next}}) {
+    std::vector<std::string> items;
+    for (const NeighbourHead& head : *heads) items.push_back(fmt::format("L{}H{} {:.2f}", head.id.layer, head.id.head, head.weight));
+    if (items.empty()) items.emplace_back("none");
+    out += fmt::format("  {:<9} {}  {}\n", where, unit, wrap_items(items, "  ", terminal.width, 14 + static_cast<int>(std::strlen(unit))));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string view_text(const View& view, const Terminal& terminal) {
   std::string out = header(view, terminal) + map_text(view, terminal);
-  if (!view.readings) return out + strongest_text(view, terminal);
-  return out + first_reading(view, *view.readings, terminal) + reverse_links(*view.readings, terminal);
+  if (view.readings) {
+    out += first_reading(view, *view.readings, terminal) + reverse_links(*view.readings, terminal);
+  } else {
+    out += links_text(view, terminal);
+  }
+  out += neighbours_text(view, terminal);
+  return view.change ? out + change_text(*view.change, view.names, terminal) : out;
 }
 
 std::string head_text(const View& view, HeadId id, const Terminal& terminal) {
@@ -157,7 +186,8 @@ std::string head_text(const View& view, HeadId id, const Terminal& terminal) {
   out += paragraph(
       fmt::format("Each row is one {} attending, each column what it attends to; a row sums to 1.{}", view.pieces ? "piece" : "word", rest),
       terminal);
-  return out + draw(grid, terminal) + scale(grid, terminal);
+  out += draw(grid, terminal) + scale(grid, terminal);
+  return view.change ? out + change_text(*view.change, view.names, terminal) : out;
 }
 
 }  // namespace mha::app

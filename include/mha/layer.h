@@ -64,7 +64,8 @@ struct MhaInputs {
   ConstTensorView value = {};    // [batch, kv_len, value_width]; absent: key
   ConstTensorView allowed = {};  // as in AttentionInputs
   std::span<const Index> kv_lengths = {};
-  bool training = false;  // whether dropout acts
+  bool training = false;     // whether dropout acts
+  float temperature = 1.0F;  // every head's scores are divided by it, > 0: below 1 sharpens the weights, above 1 flattens them
 };
 
 /// What a hook sees between attention and the output projection. Views live until the hook returns.

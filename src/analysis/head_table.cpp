@@ -55,15 +55,16 @@ void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView
   }
 }
 
-HeadTable read_heads(const Transformer& model, std::span<const Index> ids, std::span<const Unit> units, Workspace& workspace) {
+HeadTable read_heads(const Transformer& model, std::span<const Index> ids, std::span<const Unit> units, Workspace& workspace,
+                     const Intervention& intervention, TensorView hidden) {
   const TransformerConfig& config = model.config();
   const Index length = static_cast<Index>(ids.size());
   MHA_CHECK(ShapeError, length <= config.max_positions, "text has ", length, " pieces, the model reads at most ", config.max_positions);
   HeadTable table(config.layers, config.heads, static_cast<Index>(units.size()));
-  Tensor hidden(DType::F32, {1, length, config.d_model});
+  Tensor unwanted = hidden ? Tensor() : Tensor(DType::F32, {1, length, config.d_model});
   Tensor pieces(DType::F32, {length, length});
   Workspace hook_workspace(workspace.executor());  // the model is still using the other one when it calls the hook
-  model.forward({.ids = ids}, hidden, workspace, [&](Index layer, const MhaTrace& trace) {
+  run_with(model, ids, intervention, hidden ? hidden : unwanted.view(), workspace, [&](Index layer, const MhaTrace& trace) {
     for (Index head = 0; head < config.heads; ++head) {
       const AttentionInputs inputs{.q = trace.q, .k = trace.k, .v = {}, .allowed = trace.allowed, .kv_lengths = trace.kv_lengths};
       const WeightsRegion region{.batch = 0, .head = head, .queries = {0, length}, .keys = {0, length}};

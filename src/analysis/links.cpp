@@ -27,15 +27,6 @@ std::vector<HeadLink> ranked_links(const HeadTable& table, Index from, Index to)
   return links;
 }
 
-HeadLink strongest_head(const HeadTable& table, Index from, Index to) {
-  HeadLink best{.id = {}, .weight = table.weight({}, from, to)};
-  for_each_head(table, [&](HeadId id) {
-    const float weight = table.weight(id, from, to);
-    if (weight > best.weight) best = {id, weight};
-  });
-  return best;
-}
-
 Index strongest(const HeadTable& table, HeadId id, Index from, std::span<const Index> competitors) {
   Index best = -1;
   for (Index to : competitors) {
@@ -62,6 +53,55 @@ std::vector<HeadChain> heads_with_chain(const HeadTable& table, Index a, Index b
   });
   std::stable_sort(found.begin(), found.end(),
                    [](const HeadChain& x, const HeadChain& y) { return x.first * x.second > y.first * y.second; });
+  return found;
+}
+
+std::vector<StandingLink> standing_links(const HeadTable& table, std::span<const Unit> units, Index from,
+                                         std::span<const Index> competitors, const UsualWeights* usual) {
+  std::vector<StandingLink> links;
+  const auto above = [](const StandingLink& link) { return static_cast<double>(link.link.weight) - link.usual.value_or(0.0); };
+  for_each_head(table, [&](HeadId id) {
+    const Index to = strongest(table, id, from, competitors);
+    if (to < 0) return;
+    const std::optional<Index> distance = word_distance(units, from, to);
+    const StandingLink here{.to = to,
+                            .link = {id, table.weight(id, from, to)},
+                            .usual = usual != nullptr && distance ? usual->at(id, *distance) : std::nullopt,
+                            .heads = 1};
+    const auto known = std::find_if(links.begin(), links.end(), [to](const StandingLink& link) { return link.to == to; });
+    if (known == links.end()) {
+      links.push_back(here);
+      return;
+    }
+    const Index heads = known->heads + 1;
+    if (above(here) > above(*known)) *known = here;
+    known->heads = heads;
+  });
+  std::stable_sort(links.begin(), links.end(), [&](const StandingLink& a, const StandingLink& b) { return above(a) > above(b); });
+  return links;
+}
+
+std::vector<NeighbourHead> heads_with_neighbour(const HeadTable& table, Index offset, std::span<const Index> competitors,
+                                                double least_share) {
+  std::vector<NeighbourHead> found;
+  const auto count = static_cast<Index>(competitors.size());
+  for_each_head(table, [&](HeadId id) {
+    Index rows = 0;
+    Index strongest_rows = 0;
+    double sum = 0.0;
+    for (Index i = 0; i < count; ++i) {
+      if (i + offset < 0 || i + offset >= count) continue;
+      const Index from = competitors[static_cast<std::size_t>(i)];
+      const Index to = competitors[static_cast<std::size_t>(i + offset)];
+      ++rows;
+      strongest_rows += strongest(table, id, from, competitors) == to ? 1 : 0;
+      sum += static_cast<double>(table.weight(id, from, to));
+    }
+    if (rows == 0) return;
+    const NeighbourHead head{id, static_cast<double>(strongest_rows) / static_cast<double>(rows), sum / static_cast<double>(rows)};
+    if (head.share >= least_share) found.push_back(head);
+  });
+  std::stable_sort(found.begin(), found.end(), [](const NeighbourHead& a, const NeighbourHead& b) { return a.weight > b.weight; });
   return found;
 }
 

@@ -134,9 +134,10 @@ struct Transformer::Impl {
     TensorView branch;
     TensorView wide;
   };
-  void run_block(const Block& block, const Scratch& scratch, std::span<const Index> lengths, const MhaHook& hook,
+  void run_block(const Block& block, const Scratch& scratch, const TransformerInputs& inputs, const MhaHook& hook,
                  Workspace& workspace) const {
-    block.attention.forward({.x = scratch.x, .kv_lengths = lengths}, {.y = scratch.branch, .hook = hook}, workspace);
+    block.attention.forward({.x = scratch.x, .allowed = inputs.allowed, .kv_lengths = inputs.lengths, .temperature = inputs.temperature},
+                            {.y = scratch.branch, .hook = hook}, workspace);
     nn::add_into(scratch.branch, scratch.x, workspace);
     normalise(block.attention_norm, scratch.x, workspace);
     block.up.forward(scratch.x, scratch.wide, workspace);
@@ -179,7 +180,7 @@ void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Wo
   for (std::size_t layer = 0; layer < m.blocks.size(); ++layer) {
     MhaHook layer_hook;
     if (hook) layer_hook = [&hook, layer](const MhaTrace& trace) { hook(static_cast<Index>(layer), trace); };
-    m.run_block(m.blocks[layer], scratch, inputs.lengths, layer_hook, workspace);
+    m.run_block(m.blocks[layer], scratch, inputs, layer_hook, workspace);
   }
   copy(scratch.x, hidden);
 }

@@ -1,6 +1,7 @@
 #include "nn/layer_checks.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -169,8 +170,14 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   MHA_CHECK(ShapeError, outputs.y.shape == call.x.shape, "layer: y has shape ", to_string(outputs.y.shape), ", x has shape ",
             to_string(call.x.shape));
   MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.weights), "layer: y overlaps weights");
+  MHA_CHECK(ShapeError, inputs.temperature > 0 && std::isfinite(inputs.temperature), "layer: temperature is ", inputs.temperature,
+            ", must be finite and above 0");
   call.spec = config.attention;
   if (!inputs.training) call.spec.dropout = {};
+  if (inputs.temperature != 1.0F) {
+    const double scale = call.spec.scale ? static_cast<double>(*call.spec.scale) : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+    call.spec.scale = static_cast<float>(scale / static_cast<double>(inputs.temperature));
+  }
   return call;
 }
 

@@ -20,7 +20,7 @@ struct LayerCall {
   Index batch = 0;
   Index q_len = 0;
   Index kv_len = 0;
-  AttentionSpec spec;  // the config's; no dropout outside training
+  AttentionSpec spec;  // the config's; no dropout outside training, the temperature in its scale
 };
 
 /// Throws ShapeError or DTypeError where a tensor of the call contradicts the (resolved) config. `allowed`, `kv_lengths` and `weights` are

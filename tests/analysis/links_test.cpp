@@ -68,8 +68,58 @@ TEST(Links, RankedLinksAreAllHeadsSortedAndStable) {
   EXPECT_EQ(ranked[0].id, (HeadId{0, 0})) << "of two equal weights, the head that comes first";
   EXPECT_EQ(ranked[1].id, (HeadId{0, 2}));
   EXPECT_EQ(ranked[2].weight, 0.1F);
-  EXPECT_EQ(strongest_head(three_heads(), kTelescope, kMan).id, ranked[0].id);
-  EXPECT_EQ(strongest_head(three_heads(), kTelescope, kAstronomer).id, (HeadId{0, 1}));
+}
+
+TEST(Links, StandingLinksAreTheStrongestOfSomeHeadBesideWhatIsUsual) {
+  const HeadTable table = three_heads();
+  const std::vector<Unit> units = test::sentence_of({"man", "astronomer", "telescope"});
+  // man: telescope in head 0 (0.15), astronomer in heads 1 and 2 (0.5 each).
+  const std::vector<StandingLink> plain = standing_links(table, units, kMan, kWords, nullptr);
+  ASSERT_EQ(plain.size(), 2U);
+  EXPECT_EQ(plain[0].to, kAstronomer);
+  EXPECT_EQ(plain[0].link.id, (HeadId{0, 1})) << "the earlier of equals";
+  EXPECT_EQ(plain[0].heads, 2);
+  EXPECT_EQ(plain[0].usual, std::nullopt);
+  EXPECT_EQ(plain[1].to, kTelescope);
+  EXPECT_EQ(plain[1].heads, 1);
+
+  // Head 1 usually attends that much to the next word: now head 2 stands out, by less than head 0 does two words away.
+  UsualWeights usual(1, 3);
+  const std::vector<float> skipped(5, 0.0F);
+  HeadTable habit(1, 3, 5);
+  test::fill(habit, {0, 0}, {skipped, {0.0F, 0.0F, 0.0F, 0.05F, 0.0F}, skipped, skipped, skipped});
+  test::fill(habit, {0, 1}, {skipped, {0.0F, 0.0F, 0.5F, 0.0F, 0.0F}, {0.0F, 0.0F, 0.0F, 0.5F, 0.0F}, skipped, skipped});
+  test::fill(habit, {0, 2}, {skipped, {0.0F, 0.0F, 0.45F, 0.0F, 0.0F}, {0.0F, 0.0F, 0.0F, 0.45F, 0.0F}, skipped, skipped});
+  usual.add(habit, units);
+  const std::vector<StandingLink> beside = standing_links(table, units, kMan, kWords, &usual);
+  ASSERT_EQ(beside.size(), 2U);
+  EXPECT_EQ(beside[0].to, kTelescope);
+  EXPECT_NEAR(beside[0].usual.value(), 0.05, 1e-7);
+  EXPECT_EQ(beside[1].link.id, (HeadId{0, 2}));
+  EXPECT_NEAR(beside[1].usual.value(), 0.45, 1e-7);
+  EXPECT_EQ(beside[1].heads, 2);
+  const std::vector<Index> alone = {kMan};
+  EXPECT_TRUE(standing_links(table, units, kMan, alone, &usual).empty());
+}
+
+TEST(Links, NeighbourHeadsAttendMostToTheUnitAtThatDistance) {
+  const HeadTable table = three_heads();
+  // The previous word: head 0, astronomer -> man (even: the earlier of equals) and telescope -> man, not astronomer. Head 1: telescope ->
+  // astronomer. Head 2: astronomer -> man only.
+  const std::vector<NeighbourHead> half = heads_with_neighbour(table, -1, kWords, 0.5);
+  ASSERT_EQ(half.size(), 3U);
+  EXPECT_EQ(half[0].id, (HeadId{0, 1}));
+  EXPECT_EQ(half[0].share, 0.5);
+  EXPECT_NEAR(half[0].weight, (0.1 + 0.7) / 2, 1e-7);
+  EXPECT_EQ(half[1].id, (HeadId{0, 2}));
+  EXPECT_EQ(half[2].id, (HeadId{0, 0}));
+  EXPECT_TRUE(heads_with_neighbour(table, -1, kWords, 0.6).empty());
+  // The next word: man -> astronomer and astronomer -> telescope in head 1.
+  const std::vector<NeighbourHead> next = heads_with_neighbour(table, 1, kWords, 1.0);
+  ASSERT_EQ(next.size(), 1U);
+  EXPECT_EQ(next[0].id, (HeadId{0, 1}));
+  EXPECT_NEAR(next[0].weight, (0.5 + 0.25) / 2, 1e-7);
+  EXPECT_TRUE(heads_with_neighbour(table, 3, kWords, 0.0).empty()) << "no word has such a neighbour";
 }
 
 TEST(Links, UnitsThatAreNotThereAreErrors) {

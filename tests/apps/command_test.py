@@ -1,115 +1,36 @@
 #!/usr/bin/env python3
-"""Runs the command `mha` as a user does and looks at exit codes, standard output and standard error.
-Usage: command_test.py MHA TINY_BERT (the program; the small model of tests/data, to which a tokenizer is added here).
+"""Runs `mha view` and `mha find`, and what all sub-commands share: usage, errors, colour, the cache.
+Usage: command_test.py MHA TINY_BERT (see mha_command.py).
 
-What needs the default model (MHA_TEST_MODEL, else the cache) is skipped without it, and says so. Standard library only.
+What needs the default model (MHA_TEST_MODEL, else the cache) is skipped without it, and says so.
 """
 
 import json
 import os
 import pathlib
-import pty
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
-MHA, TINY_BERT = sys.argv[1:3]
+from mha_command import MHA, Command, default_model
+
 TELESCOPE = "The man saw the astronomer with a telescope."
 ESCAPE = "\x1b"
-
-
-def default_model():
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.environ.get("MHA_TEST_MODEL") or os.path.join(cache, "mha/models/all-MiniLM-L6-v2")
-    return folder if os.path.exists(os.path.join(folder, "config.json")) else None
-
-
-def tokenizer_json():
-    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the man saw astronom ##er tele ##scope a with . , ##s".split()
-    special = {name: {"id": name, "ids": [words.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")}
-    frame = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
-            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": {"type": "TemplateProcessing", "single": frame, "special_tokens": special},
-            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
-                      "vocab": {word: i for i, word in enumerate(words)}}}
-
-
-class Command(unittest.TestCase):
-    """Each test has a cache folder of its own and the small model."""
-
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="mha_command_")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.cache = os.path.join(self.folder, "cache")
-        self.model = os.path.join(self.folder, "tiny")
-        os.mkdir(self.model)
-        for name in ("config.json", "model.safetensors"):
-            shutil.copy(os.path.join(TINY_BERT, name), self.model)
-        self.write_model("tokenizer.json", json.dumps(tokenizer_json()).encode())
-
-    def write_model(self, name, data):
-        pathlib.Path(self.model, name).write_bytes(data)
-
-    def environment(self, **changes):
-        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "MHA_ISA")}
-        env.update(XDG_CACHE_HOME=self.cache, TERM="xterm-256color")
-        env.update({k: v for k, v in changes.items() if v is not None})
-        return {k: v for k, v in env.items() if changes.get(k, "") is not None}
-
-    def run_mha(self, *arguments, model=True, **changes):
-        command = [MHA, *arguments] + (["--model", self.model] if model else [])
-        return subprocess.run(command, capture_output=True, env=self.environment(**changes), timeout=120, check=False)
-
-    def good(self, *arguments, **keywords):
-        done = self.run_mha(*arguments, **keywords)
-        self.assertEqual((done.returncode, done.stderr), (0, b""), arguments)
-        return done.stdout.decode()
-
-    def bad(self, *arguments, code=2, says=(), **keywords):
-        """Refused with `code`, nothing on standard output, and one line on standard error that says all of `says`."""
-        done = self.run_mha(*arguments, **keywords)
-        error = done.stderr.decode()
-        self.assertEqual((done.returncode, done.stdout), (code, b""), (arguments, error))
-        self.assertRegex(error, r"\Amha: [^\n]+\n\Z")
-        for part in says:
-            self.assertIn(part, error)
-        return error
-
-    def on_terminal(self, *arguments, **changes):
-        """Standard output when it is a terminal."""
-        master, slave = pty.openpty()
-        with subprocess.Popen([MHA, *arguments, "--model", self.model], stdout=slave, stderr=slave, env=self.environment(**changes)) as process:
-            os.close(slave)
-            output = b""
-            while True:
-                try:
-                    block = os.read(master, 65536)
-                except OSError:  # Linux: the other side is closed
-                    break
-                if not block:
-                    break
-                output += block
-        os.close(master)
-        self.assertEqual(process.returncode, 0, output)
-        return output.decode()
 
 
 class General(Command):
     def test_version_and_help(self):
         self.assertRegex(self.good("--version", model=False), r"\Amha \d+\.\d+\.\d+\n\Z")
-        for arguments in (["--help"], ["view", "--help"], ["find", "--help"], ["shapes", "--help"]):
+        for arguments in (["--help"], *([name, "--help"] for name in ("view", "find", "explain", "claims", "shapes", "verify"))):
             text = self.good(*arguments, model=False)
             self.assertIn("Examples:", text)
             self.assertIn("  mha ", text)
 
     def test_usage_errors(self):
         self.bad(model=False, says=["no command"])
-        self.bad("bogus", model=False, says=['"bogus"', "view", "find", "shapes"])
+        self.bad("bogus", model=False, says=['"bogus"', "view", "find", "explain", "claims", "shapes", "verify"])
         self.bad("view", "--bogus", model=False, says=["--bogus"])
         self.bad("view", "The", "man", says=["quotes"])
         self.bad("find", "--from", "man", says=["--to"])
@@ -214,10 +135,56 @@ class View(Command):
         self.assertEqual(data["reading2"], sorted(second, key=lambda e: -e["man_astronomer"] * e["astronomer_telescope"]))
         self.assertEqual(len(data["telescope_man"]), data["layers"] * data["heads"])
 
-    def test_other_texts_get_each_words_strongest_links(self):
+    def tables(self, *arguments):
+        """Names, and every head's table."""
+        data = json.loads(self.good("view", "--json", *arguments))
+        heads = [(layer, head) for layer in range(data["layers"]) for head in range(data["heads"])]
+        tables = {(layer, head): json.loads(self.good("view", "--json", "--layer", str(layer), "--head", str(head), *arguments))["weights"]
+                  for layer, head in heads}
+        return data, tables
+
+    def test_other_texts_get_each_words_links_that_stand_out(self):
+        for flags in ([], ["--pieces"]):
+            data, tables = self.tables("the man saw a telescope", *flags)
+            names = data["names"]
+            strongest = {(h, q): max((k for k in range(len(names)) if k != q), key=lambda k, h=h, q=q: tables[h][q][k])
+                         for h in tables for q in range(len(names))}
+            seen = set()
+            for link in data["links"]:
+                q, k, head = names.index(link["from"]), names.index(link["to"]), (link["layer"], link["head"])
+                seen.add((q, k))
+                self.assertEqual(link["weight"], tables[head][q][k])
+                self.assertEqual(strongest[head, q], k)
+                self.assertEqual(link["strongest_in"], sum(strongest[h, q] == k for h in tables))
+                self.assertEqual(link["usual"] is None, flags == ["--pieces"])
+                above = link["weight"] - (link["usual"] or 0)
+                if flags:  # without usual weights: the largest of those heads
+                    self.assertEqual(above, max(tables[h][q][k] for h in tables if strongest[h, q] == k))
+            self.assertEqual(seen, {(q, k) for (_, q), k in strongest.items()})
+
+    def test_neighbours(self):
+        data, tables = self.tables("the man saw a telescope with a man")
+        names = data["names"]
+        for key, offset in (("previous_heads", -1), ("next_heads", 1)):
+            expected = {}
+            for head, table in tables.items():
+                rows = [q for q in range(len(names)) if 0 <= q + offset < len(names)]
+                most = sum(max((k for k in range(len(names)) if k != q), key=lambda k, q=q: table[q][k]) == q + offset for q in rows)
+                if most / len(rows) >= 0.5:
+                    expected[head] = sum(table[q][q + offset] for q in rows) / len(rows)
+            self.assertEqual({(h["layer"], h["head"]) for h in data[key]}, set(expected))
+            for head in data[key]:
+                self.assertAlmostEqual(head["weight"], expected[head["layer"], head["head"]], places=5)
+            self.assertEqual([h["weight"] for h in data[key]], sorted((h["weight"] for h in data[key]), reverse=True))
+
+    def test_text_as_an_option(self):
+        self.assertEqual(self.good("view", "--text", "the man saw"), self.good("view", "the man saw"))
+
+    def test_words_links_as_text(self):
         text = self.good("view", "the man saw")
         self.assertNotIn("reading 1", text)
-        self.assertIn("each word's strongest links", text)
+        self.assertIn("each word's links that stand out", text)
+        self.assertIn("heads that look at a neighbour", text)
         self.assertIn("mha find", text)
         self.assertIn("there is no other word", self.good("view", "man"))
 
@@ -249,6 +216,53 @@ class View(Command):
         self.bad("view", "--special", "--no-special", says=["--special"])
         self.bad("view", "--measure", "beauty", says=["beauty", "entropy"])
         self.assertEqual(self.good("view", "--words", "--no-special"), self.good("view"))
+
+    def test_a_change_is_compared_with_the_run_without(self):
+        before, old = self.tables()
+        for arguments in (["--temperature", "3"], ["--mask-word", "man"], ["--zero-head", "0.2"], ["--zero-head", "0.2", "--zero-head", "0.0"]):
+            after, new = self.tables(*arguments)
+            change, names = after["change"], after["names"]
+            self.assertNotIn("change", before)
+            self.assertLess(change["cosine"], 1 - 1e-6)
+            self.assertGreater(change["cosine"], -1)
+            pairs = [(h, q, k) for h in old for q in range(len(names)) for k in range(len(names)) if names[k] != "man" or "--mask-word" not in arguments]
+            moved = max(abs(new[h][q][k] - old[h][q][k]) for h, q, k in pairs)
+            first = change["links"][0]
+            head, q, k = (first["layer"], first["head"]), names.index(first["from"]), names.index(first["to"])
+            self.assertEqual((first["before"], first["after"]), (old[head][q][k], new[head][q][k]))
+            self.assertAlmostEqual(abs(first["after"] - first["before"]), moved, places=6)
+            best = {(h, q): [max((k for k in range(len(names)) if k != q), key=lambda k, t=t, q=q: t[h][q][k]) for t in (old, new)]
+                    for h in old for q in range(len(names))}
+            self.assertEqual((change["rows"], change["rows_moved"]), (len(best), sum(a != b for a, b in best.values())))
+            text = self.good("view", *arguments)
+            self.assertIn("what moved", text)
+            self.assertIn(f"cosine {change['cosine']:.4f}", text)
+            self.assertLessEqual(max(map(len, text.split("\n"))), 80)
+
+    def test_what_a_change_does(self):
+        _, old = self.tables("--special")
+        sharp, flat = self.tables("--special", "--temperature", "0.05")[1], self.tables("--special", "--temperature", "1000000")[1]
+        _, masked = self.tables("--special", "--mask-word", "telescope")
+        data, zeroed = self.tables("--special", "--zero-head", "0.2")
+        telescope = data["names"].index("telescope")
+        for head, table in old.items():
+            for row in range(len(table)):
+                self.assertLess(max(table[row]), max(sharp[head][row]))
+                for weight in flat[head][row]:
+                    self.assertAlmostEqual(weight * sum(len(w) > 0 for w in data["names"]), 1, delta=1.2)  # words of several pieces count twice
+                self.assertEqual(masked[head][row][telescope], 0)
+                self.assertAlmostEqual(sum(masked[head][row]), 1, places=5)
+            self.assertEqual(zeroed[head] == table, head[0] == 0, "only later layers see what a head gave")
+
+    def test_changes_refused(self):
+        for value in ("0", "-1", "x", "inf", "nan", "1x", "1e50"):
+            self.bad("view", "--temperature", value, says=["--temperature"])
+        self.bad("view", "--mask-word", "dog", says=["--mask-word", "dog", "telescope"])
+        for value in ("5", "a.b", "1.", ".1", "1.2.3", "99999999999999999999.1"):
+            self.bad("view", "--zero-head", value, says=["--zero-head", value])
+        self.bad("view", "--zero-head", "2.0", says=["2", "2 layers"])
+        self.bad("view", "--zero-head", "0.4", says=["4", "4 heads"])
+        self.bad("view", "--zero-head", "0.1", "--temperature", "2", says=["--zero-head", "--temperature", "one thing"])
 
     def test_every_measure(self):
         for name in ("special", "entropy", "confidence", "previous", "next", "self", "distance"):
@@ -352,54 +366,6 @@ class Cache(Command):
         self.assertEqual(self.good(*self.ARGUMENTS, XDG_CACHE_HOME="/proc/nowhere"), first)
 
 
-class Shapes(Command):
-    def walk(self, *arguments):
-        return {step["name"]: step for step in json.loads(self.good("shapes", *arguments, "--json", model=False))}
-
-    def test_the_papers_configuration(self):
-        walk = self.walk("--d-model", "512", "--heads", "8", "--tokens", "2")
-        expected = {"X": [1, 2, 512], "W_q": [512, 512], "W_k": [512, 512], "W_v": [512, 512], "Q": [1, 2, 8, 64], "K": [1, 2, 8, 64],
-                    "V": [1, 2, 8, 64], "scores": [1, 8, 2, 2], "weights": [1, 8, 2, 2], "Z": [1, 2, 8, 64], "concat": [1, 2, 512],
-                    "W_O": [512, 512], "output": [1, 2, 512]}
-        self.assertEqual({name: step["shape"] for name, step in walk.items()}, expected)
-        self.assertEqual(list(walk), list(expected))
-        self.assertEqual((walk["W_q"]["one_head"], walk["Q"]["one_head"], walk["weights"]["one_head"]), ([512, 64], [2, 64], [2, 2]))
-
-    def test_heads_narrower_groups(self):
-        walk = self.walk("--d-model", "1024", "--heads", "16", "--head-dim", "128", "--kv-heads", "8", "--tokens", "3")
-        self.assertEqual((walk["W_q"]["shape"], walk["W_k"]["shape"], walk["W_O"]["shape"]), ([1024, 2048], [1024, 1024], [2048, 1024]))
-        self.assertEqual((walk["K"]["shape"], walk["concat"]["shape"], walk["output"]["shape"]), ([1, 3, 8, 128], [1, 3, 2048], [1, 3, 1024]))
-
-    def test_text(self):
-        for more in ([], ["--kv-heads", "2"], ["--kv-heads", "1", "--head-dim", "5"]):
-            text = self.good("shapes", "--d-model", "512", "--heads", "8", "--tokens", "3", *more, model=False)
-            self.assertIn("The output's shape equals the input's.", text)
-            deviations = re.findall(r"(?:deviation|difference) ([0-9.e+-]+)\)", text)
-            self.assertEqual(len(deviations), 3)
-            for deviation in deviations:
-                self.assertLess(float(deviation), 1e-5)
-            self.assertLessEqual(max(map(len, text.split("\n"))), 80)
-        text = self.good("shapes", "--d-model", "512", "--heads", "8", "--tokens", "2", model=False)
-        self.assertRegex(text, r"W_q +weight +\[512, 512\] +\[512, 64\]")
-
-    def test_refused(self):
-        sizes = {"--d-model": "512", "--heads": "8", "--tokens": "2"}
-
-        def refused(says=(), **changes):
-            options = sizes | {"--" + name.replace("_", "-"): value for name, value in changes.items()}
-            self.bad("shapes", *[part for option in options.items() for part in option], model=False, says=says)
-
-        refused(heads="7", says=["512", "7"])
-        refused(kv_heads="3", says=["8", "3"])
-        for name in ("d_model", "heads", "tokens", "head_dim", "kv_heads"):
-            for value in ("0", "-1", "x", "", "1e3", "99999999999999999999", "9223372036854775807"):
-                if (name, value) != ("heads", "9223372036854775807"):
-                    refused(**{name: value})
-        refused(d_model="9223372036854775807", heads="9223372036854775807", tokens="9223372036854775807")
-        refused(tokens="100000000", says=["GiB"])
-        self.bad("shapes", "--d-model", "512", "--heads", "8", model=False, says=["--tokens"])
-
-
 @unittest.skipUnless(default_model(), "the default model is not there (MHA_TEST_MODEL names its folder)")
 class DefaultModel(Command):
     """Against transformers 5.24 with torch 2.13 on all-MiniLM-L6-v2: the strongest heads of each question, and their weights."""
@@ -423,6 +389,16 @@ class DefaultModel(Command):
         self.check(data["reading1"], [(5, 11, 0.38762936), (0, 10, 0.34502944)])
         self.check(data["telescope_man"], [(0, 3, 0.23442301), (0, 7, 0.13930373), (4, 10, 0.09036457)])
         self.check(data["telescope_astronomer"], [(5, 4, 0.59211874), (0, 1, 0.58103722), (5, 0, 0.35014111)])
+
+    def test_the_cat_question(self):
+        data = json.loads(self.good("view", "--json", "--text", "The cat sat on the mat because it was comfortable"))
+        links = {(link["from"], link["to"]): link for link in data["links"]}
+        for words, head in ((("sat", "cat"), (5, 11)), (("it", "mat"), (5, 3))):
+            self.assertEqual((links[words]["layer"], links[words]["head"]), head)
+            self.assertGreater(links[words]["weight"], 5 * links[words]["usual"])
+        previous = data["previous_heads"][0]
+        self.assertEqual((previous["layer"], previous["head"], previous["share"]), (0, 2, 1))
+        self.assertGreater(previous["weight"], 0.99)
 
     def test_find(self):
         found = json.loads(self.good("find", "--from", "telescope", "--to", "man", "--json"))

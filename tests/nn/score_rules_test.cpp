@@ -2,6 +2,9 @@
 // own numbers, the fused one all of them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
+
 #include "mha/error.h"
 #include "mha/layer.h"
 #include "support/errors.h"
@@ -45,6 +48,29 @@ TEST_P(ScoreRulesTest, BothFormsAgree) {
       EXPECT_GT(relative_error(fused.view(), plain.view()), 1000 * tolerance()) << "the rule changed nothing";
     }
     plain = fused.clone();
+  }
+}
+
+TEST_P(ScoreRulesTest, TemperatureDividesTheScale) {
+  Tensor x(DType::F32, {2, 19, 24});
+  fill_normal(x.view(), 5);
+  for (const std::optional<float> scale : {std::optional<float>(), std::optional<float>(0.7F)}) {
+    const MhaConfig config = config_with({.scale = scale});
+    const MhaConfig divided = config_with({.scale = scale.value_or(1.0F / 2.0F) / 4.0F});  // head_dim is 4
+    const MhaParameters parameters = xavier_parameters(config, 3);
+    const auto at = [&](const auto& layer, float temperature) {
+      Tensor y(DType::F32, x.shape());
+      Workspace workspace(serial_executor());
+      layer.forward({.x = x, .temperature = temperature}, {.y = y}, workspace);
+      return y;
+    };
+    const Tensor expected = at(MultiHeadAttention(divided, parameters.view()), 1.0F);
+    EXPECT_TRUE(bitwise_equal(at(MultiHeadAttention(config, parameters.view()), 4.0F), expected));
+    EXPECT_LE(relative_error(at(NaiveMultiHeadAttention(config, to_naive(config, parameters.view())), 4.0F), expected), tolerance());
+    EXPECT_FALSE(bitwise_equal(at(MultiHeadAttention(config, parameters.view()), 1.0F), expected));
+    for (const float refused : {0.0F, -2.0F, INFINITY, NAN}) {
+      EXPECT_THROW(at(MultiHeadAttention(config, parameters.view()), refused), ShapeError);
+    }
   }
 }
 

@@ -4,23 +4,16 @@
 //   float weight = table.weight({.layer = 0, .head = 3}, telescope, man);
 #pragma once
 
-#include <compare>
 #include <span>
 #include <vector>
 
+#include "mha/analysis/intervention.h"
 #include "mha/analysis/sentence.h"
 #include "mha/model/transformer.h"
 #include "mha/tensor.h"
 #include "mha/workspace.h"
 
 namespace mha {
-
-/// One head, counted from 0.
-struct HeadId {
-  Index layer = 0;
-  Index head = 0;
-  friend auto operator<=>(const HeadId&, const HeadId&) = default;
-};
 
 /// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1.
 class HeadTable {
@@ -53,7 +46,9 @@ class HeadTable {
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded);
 
 /// Runs the model on `ids` and keeps every head's weights, folded to `units` (sentence.words or sentence.pieces). Only one head's table of
-/// pieces is in memory at a time. Throws what Transformer::forward throws.
-HeadTable read_heads(const Transformer& model, std::span<const Index> ids, std::span<const Unit> units, Workspace& workspace);
+/// pieces is in memory at a time. `hidden`, on request, receives the last layer's hidden states, [1, pieces, d_model] f32. Throws what
+/// `run_with` throws.
+HeadTable read_heads(const Transformer& model, std::span<const Index> ids, std::span<const Unit> units, Workspace& workspace,
+                     const Intervention& intervention = {}, TensorView hidden = {});
 
 }  // namespace mha

@@ -2,10 +2,12 @@
 // Pure functions over a HeadTable.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "mha/analysis/head_table.h"
+#include "mha/analysis/usual.h"
 
 namespace mha {
 
@@ -16,9 +18,6 @@ struct HeadLink {
 
 /// The link `from` -> `to` in every head, largest weight first; equal weights by layer, then head.
 std::vector<HeadLink> ranked_links(const HeadTable& table, Index from, Index to);
-
-/// The head with the largest weight on `from` -> `to`; the earlier of equals. Throws ShapeError for a model without heads.
-HeadLink strongest_head(const HeadTable& table, Index from, Index to);
 
 /// The unit among `competitors`, `from` itself left out, that `from` attends to most in this head; the earlier of equals. -1: none
 /// competes.
@@ -35,5 +34,30 @@ struct HeadChain {
 
 /// Heads where a's strongest competitor is b and b's strongest is c, largest product of the two weights first.
 std::vector<HeadChain> heads_with_chain(const HeadTable& table, Index a, Index b, Index c, std::span<const Index> competitors);
+
+/// A link from one unit, in the head in which it stands out most.
+struct StandingLink {
+  Index to = 0;
+  HeadLink link;
+  std::optional<double> usual;  // the head's usual weight at that distance; absent where unknown
+  Index heads = 0;              // in how many heads it is the unit's strongest
+};
+
+/// The links of `from` that are its strongest in some head, each in that of those heads in which its weight is farthest above what is usual
+/// at its distance (above 0 without `usual`, whose weights are by words), farthest first.
+std::vector<StandingLink> standing_links(const HeadTable& table, std::span<const Unit> units, Index from,
+                                         std::span<const Index> competitors, const UsualWeights* usual);
+
+/// A head in which units attend to the neighbour at a fixed distance.
+struct NeighbourHead {
+  HeadId id;
+  double share = 0.0;   // of the units that have such a neighbour: how many attend to it most
+  double weight = 0.0;  // their mean weight on it
+};
+
+/// Heads in which at least `least_share` of the competitors attend most to the competitor `offset` places away (-1: the one just before),
+/// largest mean weight first.
+std::vector<NeighbourHead> heads_with_neighbour(const HeadTable& table, Index offset, std::span<const Index> competitors,
+                                                double least_share);
 
 }  // namespace mha

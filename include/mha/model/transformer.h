@@ -39,6 +39,8 @@ struct TransformerInputs {
   Index batch = 1;
   std::span<const Index> lengths = {};      // per batch entry, tokens that exist; absent: all
   std::span<const Index> token_types = {};  // like ids; absent: 0
+  ConstTensorView allowed = {};             // who may attend to whom, in every layer; as in AttentionInputs
+  float temperature = 1.0F;                 // of every layer's heads; as in MhaInputs
 };
 
 /// Called once per layer, between attention and its output projection. `trace.head_out` may be written (ablation).
@@ -55,7 +57,7 @@ class Transformer {
 
   const TransformerConfig& config() const;
   /// `hidden` receives the last layer's hidden states, [batch, length, d_model], f32. Throws ShapeError, before anything is written, for
-  /// an id outside the vocabulary or a length beyond max_positions.
+  /// an id outside the vocabulary, a length beyond max_positions, or inputs that attention refuses.
   void forward(const TransformerInputs& inputs, TensorView hidden, Workspace& workspace, const LayerHook& hook = {}) const;
 
  private:

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attention/dropout.h"
+#include "attention/partials.h"
 #include "core/executor.h"
 #include "core/float_mode.h"
 
@@ -19,14 +20,17 @@ constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 /// One task's memory and progress.
 class ForwardTask {
  public:
-  ForwardTask(const TaskContext& context, const RowIntervals* visible, Arena& arena);
+  /// `partials`: where unfinished rows go; null where the task sees all keys.
+  ForwardTask(const TaskContext& context, const Partials* partials, Arena& arena);
   void run();
+  /// After the merge: the weights of the task's keys.
+  void write_merged_weights();
 
  private:
   struct State {  // of one panel; per lane
     float* max;
     float* sum;
-    float* acc;  // [value_dim, ld]
+    float* acc;  // [value_dim, ld], or of few rows [rows, value_stride_]
   };
   void start();
   void start_rows(int i);
@@ -34,13 +38,19 @@ class ForwardTask {
   void step(int i, const KeyTile& tile);
   void accumulate(int i, const KeyTile& tile, const float* alpha);
   void accumulate_strip(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
+  void accumulate_few(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
   void drop_weights(int i, const KeyTile& tile);
   void finish(int i);
+  void leave(int i);
   void store_output(int i, const float* factor);
+  Index output_floats(const Panel& panel) const { return c_.plan.few_rows ? panel.rows * value_stride_ : panel.ld * c_.p.value_dim; }
+  Block value_block(Interval keys) const;
   const kernels::Rows& values(Interval keys);
   bool values_finite(Interval keys);
 
   const TaskContext c_;
+  const Partials* partials_;
+  Index value_stride_;
   Panel* panels_ = nullptr;
   State* states_ = nullptr;
   int panel_count_ = 0;
@@ -54,56 +64,71 @@ class ForwardTask {
   bool finite_ = true;
 };
 
-ForwardTask::ForwardTask(const TaskContext& context, const RowIntervals* visible, Arena& arena)
-    : c_{context.p, context.plan, context.kernels, context.task, visible} {
+ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, Arena& arena)
+    : c_(context),
+      partials_(partials),
+      value_stride_((context.p.value_dim + context.plan.lanes - 1) / context.plan.lanes * context.plan.lanes) {
   const Problem& p = c_.p;
-  const Index tile = c_.plan.key_tile;
   const Index most_panels = (c_.task.rows + c_.plan.lanes - 1) / c_.plan.lanes;
   panels_ = arena.take<Panel>(most_panels);
   states_ = arena.take<State>(most_panels);
   panel_count_ = cut_panels(c_, panels_);
   for (int i = 0; i < panel_count_; ++i) {
-    panels_[i].queries = arena.take<float>(panels_[i].ld * p.head_dim);
-    states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld * p.value_dim)};
+    panels_[i].queries = arena.take<float>(query_floats(c_, panels_[i]));
+    states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(output_floats(panels_[i]))};
   }
   rows_ = arena.take<float>(c_.plan.row_scratch);
-  scored_ = {arena.take<TileMask>(1), arena.take<float>(tile * c_.plan.panel_lanes), tile_max_, rows_, nullptr};
-  if (c_.plan.copy_keys) scored_.key_copy = arena.take<float>(tile * p.head_dim);
-  if (c_.plan.copy_values) value_copy_ = arena.take<float>(tile * p.value_dim);
+  scored_ = take_scored(c_, arena, tile_max_, rows_);
+  if (c_.plan.copy_values) value_copy_ = arena.take<float>(c_.plan.key_tile * p.value_dim);
 }
 
 void ForwardTask::run() {
   start();
   const Interval seen = seen_keys();
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
-    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.p.kv_len)}, scored_.key_copy);
+    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.task.keys.hi)}, scored_.key_copy);
     for (int i = 0; i < panel_count_; ++i) step(i, tile);
   }
-  for (int i = 0; i < panel_count_; ++i) finish(i);
+  for (int i = 0; i < panel_count_; ++i) partials_ != nullptr ? leave(i) : finish(i);
+}
+
+void ForwardTask::write_merged_weights() {
+  for (int i = 0; i < panel_count_; ++i) {
+    Panel& panel = panels_[i];
+    load_panel(c_, panel, rows_);
+    alignas(64) float max[kernels::kMaxPanelLanes] = {};
+    alignas(64) float factor[kernels::kMaxPanelLanes] = {};
+    for (int lane = 0; lane < panel.rows; ++lane) {
+      const Index at = partial_at(c_.p, c_.plan, c_.task, c_.task.first_row + panel.first + lane) - c_.task.split;
+      max[lane] = partials_->max[at];
+      factor[lane] = partials_->sum[at] == 0.0F ? 0.0F : 1.0F / partials_->sum[at];
+    }
+    write_weights(c_, panel, c_.task.keys, {max, factor}, {c_.p.weights, 0, 0}, scored_);
+  }
 }
 
 void ForwardTask::start() {
   for (int i = 0; i < panel_count_; ++i) {
     load_panel(c_, panels_[i], rows_);
     start_rows(i);
-    std::fill(states_[i].acc, states_[i].acc + panels_[i].ld * c_.p.value_dim, 0.0F);
+    std::fill(states_[i].acc, states_[i].acc + output_floats(panels_[i]), 0.0F);
   }
 }
 
-/// Nothing seen yet: no maximum, or the sink's logit, which is in the denominator from the start.
+/// Nothing seen yet: no maximum, or the sink's logit, which is in the denominator from the start (of the first keys alone).
 void ForwardTask::start_rows(int i) {
   const Panel& panel = panels_[i];
   const std::vector<float>& sinks = c_.p.spec->sink_logits;
   for (int lane = 0; lane < panel.ld; ++lane) {
     const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + std::min(lane, panel.rows - 1));
-    states_[i].max[lane] = sinks.empty() ? kNegInf : sinks[static_cast<std::size_t>(at.head)];
+    states_[i].max[lane] = sinks.empty() || c_.task.split != 0 ? kNegInf : sinks[static_cast<std::size_t>(at.head)];
     states_[i].sum[lane] = states_[i].max[lane] == kNegInf ? 0.0F : 1.0F;
   }
 }
 
 /// From the first key any row sees to the last.
 Interval ForwardTask::seen_keys() const {
-  if (c_.visible == nullptr) return {0, c_.p.kv_len};
+  if (c_.visible == nullptr) return c_.task.keys;
   Interval seen{c_.p.kv_len, 0};
   for (Index r = 0; r < c_.task.rows; ++r) {
     const RowIntervals& row = c_.visible[r];
@@ -111,7 +136,7 @@ Interval ForwardTask::seen_keys() const {
     seen.lo = std::min(seen.lo, row.items[0].lo);
     seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
   }
-  return seen;
+  return {std::max(seen.lo, c_.task.keys.lo), std::min(seen.hi, c_.task.keys.hi)};
 }
 
 void ForwardTask::step(int i, const KeyTile& tile) {
@@ -142,7 +167,7 @@ void ForwardTask::accumulate(int i, const KeyTile& tile, const float* alpha) {
       run.partial |= strips[s].partial;
       ++s;
     }
-    accumulate_strip(i, tile, run, alpha);
+    c_.plan.few_rows ? accumulate_few(i, tile, run, alpha) : accumulate_strip(i, tile, run, alpha);
     alpha = nullptr;
   }
 }
@@ -169,6 +194,31 @@ void ForwardTask::accumulate_strip(int i, const KeyTile& tile, const kernels::St
   }
 }
 
+void ForwardTask::accumulate_few(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha) {
+  const Panel& panel = panels_[i];
+  const float* weights = scored_.scores + strip.key * panel.ld;
+  float* acc = states_[i].acc;
+  const bool hides = strip.partial || c_.p.bias;
+  if (!hides || values_finite(tile.keys)) {
+    const StoredBlock part = fetch_stored(c_.kernels, value_block(tile.keys), value_copy_).slice(strip.key, strip.count);
+    c_.kernels.accumulate_few[static_cast<int>(part.storage)](part.rows, weights, panel.ld, panel.rows, alpha, acc, value_stride_);
+    return;
+  }
+  // As in accumulate_strip: left out, not multiplied by 0. Rare, and so a plain loop; fused, to give the leaf's bits.
+  const kernels::Rows& all = values(tile.keys);
+  std::uint16_t bits[kMaxTileKeys];
+  find_summed(c_.p, mask_rows(c_, panel), c_.plan.lanes, 0, {tile.keys.lo + strip.key, tile.keys.lo + strip.key + strip.count}, bits);
+  for (int r = 0; r < panel.rows; ++r) {
+    float* out = acc + r * value_stride_;
+    for (Index d = 0; d < c_.p.value_dim; ++d) out[d] *= alpha != nullptr ? alpha[r] : 1.0F;
+    for (int k = 0; k < strip.count; ++k) {
+      if ((bits[k] >> r & 1U) == 0) continue;
+      const float* value = all.data + (strip.key + k) * all.stride;
+      for (Index d = 0; d < c_.p.value_dim; ++d) out[d] = std::fma(weights[k * panel.ld + r], value[d], out[d]);
+    }
+  }
+}
+
 void ForwardTask::drop_weights(int i, const KeyTile& tile) {
   const Panel& panel = panels_[i];
   for (int s = 0; s < scored_.mask->strip_count; ++s) {
@@ -184,11 +234,14 @@ void ForwardTask::drop_weights(int i, const KeyTile& tile) {
   }
 }
 
+Block ForwardTask::value_block(Interval keys) const {
+  const Operand& v = c_.p.v;
+  return {&v, v.at(c_.task.batch, keys.lo, c_.task.kv_head, 0), v.stride[1], keys.hi - keys.lo, c_.p.value_dim};
+}
+
 const kernels::Rows& ForwardTask::values(Interval keys) {
   if (values_of_ != keys.lo) {
-    const Operand& v = c_.p.v;
-    const Block block{&v, v.at(c_.task.batch, keys.lo, c_.task.kv_head, 0), v.stride[1], keys.hi - keys.lo, c_.p.value_dim};
-    values_ = fetch(c_.kernels, block, value_copy_, c_.plan.copy_values);
+    values_ = fetch(c_.kernels, value_block(keys), value_copy_, c_.plan.copy_values);
     values_of_ = keys.lo;
   }
   return values_;
@@ -219,6 +272,20 @@ void ForwardTask::finish(int i) {
   if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, {state.max, factor}, {c_.p.weights, 0, 0}, scored_);
 }
 
+/// Leaves the rows as they are for the merge.
+void ForwardTask::leave(int i) {
+  const Panel& panel = panels_[i];
+  alignas(64) float one[kernels::kMaxPanelLanes];
+  std::fill(std::begin(one), std::end(one), 1.0F);
+  store_output(i, one);
+  for (int lane = 0; lane < panel.rows; ++lane) {
+    const Index at = partial_at(c_.p, c_.plan, c_.task, c_.task.first_row + panel.first + lane);
+    partials_->max[at] = states_[i].max[lane];
+    partials_->sum[at] = states_[i].sum[lane];
+  }
+}
+
+/// Rows times their factor, to the output or to the partials.
 void ForwardTask::store_output(int i, const float* factor) {
   const Panel& panel = panels_[i];
   const Operand& out = c_.p.out;
@@ -229,12 +296,23 @@ void ForwardTask::store_output(int i, const float* factor) {
     std::byte* places[kernels::kMaxLanes];
     float* rows[kernels::kMaxLanes];
     for (int lane = 0; lane < count; ++lane) {
-      const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + v * lanes + lane);
+      const Index row = c_.task.first_row + panel.first + v * lanes + lane;
+      const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, row);
       places[lane] = out.at(at.batch, at.query, at.head, 0);
-      rows[lane] = out.plain() ? reinterpret_cast<float*>(places[lane]) : rows_ + lane * dim;
+      rows[lane] = partials_ != nullptr ? partials_->out + partial_at(c_.p, c_.plan, c_.task, row) * dim
+                   : out.plain()        ? reinterpret_cast<float*>(places[lane])
+                                        : rows_ + lane * dim;
     }
-    c_.kernels.store_rows(states_[i].acc + v * lanes, panel.ld, count, dim, factor + v * lanes, rows);
-    for (int lane = 0; lane < count && !out.plain(); ++lane) deliver(c_.kernels, rows[lane], dim, out, places[lane]);
+    if (c_.plan.few_rows) {
+      for (int lane = 0; lane < count; ++lane) {
+        const float* acc = states_[i].acc + lane * value_stride_;
+        for (Index d = 0; d < dim; ++d) rows[lane][d] = acc[d] * factor[lane];
+      }
+    } else {
+      c_.kernels.store_rows(states_[i].acc + v * lanes, panel.ld, count, dim, factor + v * lanes, rows);
+    }
+    if (partials_ != nullptr || out.plain()) continue;
+    for (int lane = 0; lane < count; ++lane) deliver(c_.kernels, rows[lane], dim, out, places[lane]);
   }
 }
 
@@ -243,20 +321,34 @@ void ForwardTask::store_output(int i, const float* factor) {
 void run_forward(const Problem& p, const kernels::KernelTable& kernels, Workspace& workspace) {
   const Plan plan = make_plan(p, kernels);
   const bool masked = !p.spec->mask.empty() || !p.inputs->kv_lengths.empty() || p.head_dim == 0;
-  const int workers = core::workers_for(workspace.executor(), plan.tasks, plan.flops);
+  const int workers = core::workers_for(workspace.executor(), plan.tasks, plan.work);
   for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
-  core::run_tasks(workspace.executor(), workers, plan.tasks, [&](int worker, Index i) {
-    const core::FlushDenormals mode;
-    Arena& arena = workspace.arena(worker);
-    const ArenaScope scope(arena);
+  const ArenaScope caller_scope(workspace.caller_arena());
+  const Partials partials = plan.splits > 1 ? Partials::take(p, plan, workspace.caller_arena()) : Partials{};
+  const auto in_parallel = [&](Index tasks, auto&& body) {
+    core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {
+      const core::FlushDenormals mode;
+      const ArenaScope scope(workspace.arena(worker));
+      body(workspace.arena(worker), i);
+    });
+  };
+  const auto with_task = [&](Arena& arena, Index i, auto&& run) {
     const Task task = task_at(p, plan, i);
     RowIntervals* visible = nullptr;
     if (masked) {
       visible = arena.take<RowIntervals>(task.rows);
       find_visible(p, task, visible);
     }
-    ForwardTask({p, plan, kernels, task, nullptr}, visible, arena).run();
+    ForwardTask forward({p, plan, kernels, task, visible}, plan.splits > 1 ? &partials : nullptr, arena);
+    run(forward);
+  };
+  in_parallel(plan.tasks, [&](Arena& arena, Index i) { with_task(arena, i, [](ForwardTask& task) { task.run(); }); });
+  if (plan.splits == 1) return;
+  in_parallel(p.batch * p.kv_heads, [&](Arena& arena, Index i) {
+    merge_partials(p, plan, kernels, partials, {i / p.kv_heads, i % p.kv_heads}, arena.take<float>(p.value_dim));
   });
+  if (!p.weights) return;
+  in_parallel(plan.tasks, [&](Arena& arena, Index i) { with_task(arena, i, [](ForwardTask& task) { task.write_merged_weights(); }); });
 }
 
 }  // namespace mha::attention

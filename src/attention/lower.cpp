@@ -93,6 +93,17 @@ kernels::Rows fetch(const kernels::KernelTable& kernels, const Block& block, flo
   return {copy, block.dim, block.rows, block.dim};
 }
 
+StoredBlock StoredBlock::slice(Index first, Index count) const {
+  const Index item = storage == kernels::Storage::F32 ? 4 : 2;
+  return {{static_cast<const std::byte*>(rows.data) + first * rows.stride * item, rows.stride, count, rows.dim}, storage};
+}
+
+StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy) {
+  if (block.from->stride[3] == 1) return {{block.first, block.stride, block.rows, block.dim}, block.from->storage};
+  const kernels::Rows rows = fetch(kernels, block, copy);
+  return {{rows.data, rows.stride, rows.count, rows.dim}, kernels::Storage::F32};
+}
+
 void deliver(const kernels::KernelTable& kernels, const float* row, Index dim, const Operand& to, std::byte* first) {
   if (to.stride[3] == 1) {
     kernels.store_row[static_cast<int>(to.storage)](row, dim, first);

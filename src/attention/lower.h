@@ -61,6 +61,17 @@ struct Block {
 
 /// The block as f32 rows: in place where it can be read so (and `copy` is null or not wanted), else in `copy`, which holds rows * dim.
 kernels::Rows fetch(const kernels::KernelTable& kernels, const Block& block, float* copy, bool always_copy = false);
+/// Rows as they are stored.
+struct StoredBlock {
+  kernels::StoredRows rows;
+  kernels::Storage storage;
+
+  /// Rows [first, first + count).
+  StoredBlock slice(Index first, Index count) const;
+};
+/// The block as it lies in memory where its rows are contiguous, else copied to `copy` (rows * dim floats).
+StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy);
+
 /// Writes one row of `dim` f32 to `first` in the operand's own storage and stride.
 void deliver(const kernels::KernelTable& kernels, const float* row, Index dim, const Operand& to, std::byte* first);
 

@@ -58,16 +58,46 @@ int cut_panels(const TaskContext& c, Panel* panels) {
     // Two panels of two vectors rather than three and one: the lone vector would run at half speed.
     const int vectors = left == full + 1 && full > 2 ? full - 1 : std::min(left, full);
     const int rows = static_cast<int>(std::min<Index>(vectors * lanes, c.task.rows - row));
-    panels[count] = {.first = row, .rows = rows, .vectors = vectors, .ld = vectors * lanes, .queries = nullptr, .sight = {}};
+    panels[count] = {.first = row,
+                     .rows = rows,
+                     .vectors = vectors,
+                     .ld = vectors * lanes,
+                     .queries = nullptr,
+                     .query_stride = (c.p.head_dim + lanes - 1) / lanes * lanes,
+                     .sight = {}};
     row += rows;
     left -= vectors;
   }
   return count;
 }
 
+Index query_floats(const TaskContext& c, const Panel& panel) {
+  return c.plan.few_rows ? panel.rows * panel.query_stride : panel.ld * c.p.head_dim;
+}
+
+namespace {
+
+/// Rows as they are, scaled, padded with zeros.
+void load_few_rows(const TaskContext& c, const Panel& panel, float* rows) {
+  for (int lane = 0; lane < panel.rows; ++lane) {
+    const RowPlace at = place_in(c, panel, lane);
+    const Block block{&c.p.q, c.p.q.at(at.batch, at.query, at.head, 0), 0, 1, c.p.head_dim};
+    const float* row = fetch(c.kernels, block, rows).data;
+    float* query = panel.queries + lane * panel.query_stride;
+    for (Index d = 0; d < c.p.head_dim; ++d) query[d] = row[d] * c.p.scale;
+    std::fill(query + c.p.head_dim, query + panel.query_stride, 0.0F);
+  }
+}
+
+}  // namespace
+
 void load_panel(const TaskContext& c, Panel& panel, float* rows) {
   const int lanes = c.plan.lanes;
   if (c.visible != nullptr) find_sight(c.visible + panel.first, panel.rows, lanes, panel.sight);
+  if (c.plan.few_rows) {
+    load_few_rows(c, panel, rows);
+    return;
+  }
   for (int v = 0; v < panel.vectors; ++v) {
     const float* lane_rows[kernels::kMaxLanes];
     const int count = std::min(lanes, panel.rows - v * lanes);
@@ -82,7 +112,8 @@ void load_panel(const TaskContext& c, Panel& panel, float* rows) {
 
 KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
   const Block block{&c.p.k, c.p.k.at(c.task.batch, keys.lo, c.task.kv_head, 0), c.p.k.stride[1], keys.hi - keys.lo, c.p.head_dim};
-  return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys)};
+  if (c.plan.few_rows) return {keys, {}, fetch_stored(c.kernels, block, copy)};
+  return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys), {}};
 }
 
 MaskRows mask_rows(const TaskContext& c, const Panel& panel) {
@@ -94,6 +125,15 @@ MaskRows mask_rows(const TaskContext& c, const Panel& panel) {
           .sight = panel.sight};
 }
 
+Scored take_scored(const TaskContext& c, Arena& arena, float* max, float* rows) {
+  const Index scores = c.plan.key_tile * c.plan.panel_lanes;
+  Scored scored{arena.take<TileMask>(1), arena.take<float>(scores), max, rows, nullptr};
+  if (c.plan.copy_keys) scored.key_copy = arena.take<float>(c.plan.key_tile * c.p.head_dim);
+  // Lanes beyond few rows are never written by scores_few, but go through the softmax with the others.
+  if (c.plan.few_rows) std::fill(scored.scores, scored.scores + scores, 0.0F);
+  return scored;
+}
+
 bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, Scored& out) {
   const kernels::KernelTable& k = c.kernels;
   classify(c.p, mask_rows(c, panel), c.plan.lanes, tile.keys, *out.mask);
@@ -102,9 +142,15 @@ bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, S
     const kernels::Strip& strip = out.mask->strips[s];
     const int first_lane = strip.first_vector * c.plan.lanes;
     float* scores = out.scores + strip.key * panel.ld + first_lane;
-    const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};
-    const bool final = !c.p.spec->softcap && !c.p.biased() && !strip.partial;  // the last step that changes scores takes the maximum
-    k.scores(keys, panel.queries + first_lane, panel.ld, strip.vectors, scores, final ? out.max + first_lane : nullptr);
+    // The last step that changes scores takes the maximum.
+    const bool final = !c.plan.few_rows && !c.p.spec->softcap && !c.p.biased() && !strip.partial;
+    if (c.plan.few_rows) {
+      const StoredBlock keys = tile.stored.slice(strip.key, strip.count);
+      k.scores_few[static_cast<int>(keys.storage)](keys.rows, panel.queries, panel.query_stride, panel.rows, scores, panel.ld);
+    } else {
+      const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};
+      k.scores(keys, panel.queries + first_lane, panel.ld, strip.vectors, scores, final ? out.max + first_lane : nullptr);
+    }
     if (c.p.spec->softcap) k.softcap(scores, panel.ld, strip.vectors, strip.count, *c.p.spec->softcap);
     if (c.p.biased()) add_bias(c, panel, tile, strip, out);
     if (strip.partial) {

@@ -22,19 +22,23 @@ struct Panel {
   int rows;
   int vectors;
   Index ld;        // lanes in all: vectors * lanes
-  float* queries;  // [head_dim, ld], scaled
+  float* queries;  // scaled: [head_dim, ld], or of few rows [rows, query_stride]
+  Index query_stride;
   VectorSight sight[kernels::kMaxPanelVectors];
 };
 
 /// Cuts the task's rows into panels of at most plan.panel_lanes; `panels` has room for one per vector of lanes. Returns how many.
 int cut_panels(const TaskContext& context, Panel* panels);
+/// Floats that a panel's queries take.
+Index query_floats(const TaskContext& context, const Panel& panel);
 /// Loads and scales the panel's queries and sums up what its rows see; `rows` is scratch of plan.row_scratch floats.
 void load_panel(const TaskContext& context, Panel& panel, float* rows);
 
-/// A tile of keys and, in the forward pass, of values.
+/// A tile of keys: f32 rows, or of few rows as it is stored.
 struct KeyTile {
   Interval keys;
   kernels::Rows rows;
+  StoredBlock stored;
 };
 KeyTile load_keys(const TaskContext& context, Interval keys, float* copy);
 
@@ -48,6 +52,9 @@ struct Scored {
   float* rows;      // plan.row_scratch floats
   float* key_copy;  // key_tile * head_dim floats, where the plan copies keys
 };
+
+/// `max` holds kMaxPanelLanes, `rows` plan.row_scratch floats; the rest is taken from the arena.
+Scored take_scored(const TaskContext& context, Arena& arena, float* max, float* rows);
 
 /// Scores of the panel against the tile, biased and hidden: out.mask holds the strips that were computed, out.max their maxima. What lies
 /// outside the strips is stale and must not be read. False where the panel sees nothing of the tile.

@@ -17,10 +17,22 @@ bool worth_a_copy(const Operand& from, Index dim, Index rows) {
   return !from.plain() || (from.stride[1] != dim && dim >= 64 && rows >= 64);
 }
 
+constexpr Index kSplitKeys = 1024;     // long enough that merging costs nothing, short enough to share out a single head
+constexpr Index kFewTileKeys = 32;     // of few rows: keys and values stay in the L1 cache between their uses
+constexpr Index kMostSplitBlocks = 2;  // with more blocks of rows there are tasks enough
+constexpr double kFlopsPerByte = 6.0;  // a core's arithmetic beside its share of the memory bandwidth, roughly
+
+Index padded(Index dim, int lanes) { return divided_up(dim, lanes) * lanes; }
+
+/// Few rows are held dense, [rows, dim padded to vectors]; panels across lanes.
+Index row_floats(const Problem& p, const Plan& plan, Index rows) {
+  return plan.few_rows ? rows * (padded(p.head_dim, plan.lanes) + padded(p.value_dim, plan.lanes)) : rows * (p.head_dim + p.value_dim);
+}
+
 std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
   const Index rows = std::min(plan.rows_per_task, divided_up(p.q_len * p.group, plan.lanes) * plan.lanes);
-  const Index floats = rows * (p.head_dim + p.value_dim + 2)  // queries, output, max and sum
-                       + plan.key_tile * plan.panel_lanes     // scores
+  const Index floats = row_floats(p, plan, rows) + 2 * rows  // queries, output, max and sum
+                       + plan.key_tile * plan.panel_lanes    // scores
                        + (plan.copy_keys ? plan.key_tile * p.head_dim : 0) + (plan.copy_values ? plan.key_tile * p.value_dim : 0)  //
                        + plan.row_scratch;  // rows in other storage
   const Index panels = rows / plan.lanes;
@@ -35,30 +47,42 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   Plan plan{};
   plan.lanes = kernels.lanes;
   plan.panel_lanes = kernels.lanes * kernels.panel_vectors;
-  plan.key_tile = 128;
   const Index rows = p.q_len * p.group;
-  plan.copy_keys = worth_a_copy(p.k, p.head_dim, rows);
-  plan.copy_values = p.v && worth_a_copy(p.v, p.value_dim, rows);
+  plan.few_rows = rows <= kernels.few_rows;
+  plan.key_tile = plan.few_rows ? kFewTileKeys : 128;
+  plan.copy_keys = plan.few_rows ? p.k.stride[3] != 1 : worth_a_copy(p.k, p.head_dim, rows);
+  plan.copy_values = p.v && (plan.few_rows ? !p.v.plain() : worth_a_copy(p.v, p.value_dim, rows));
   const Index panels = divided_up(plan.copy_keys || plan.copy_values ? 384 : 192, plan.panel_lanes);
   plan.rows_per_task = panels * plan.panel_lanes;
   plan.blocks = divided_up(rows, plan.rows_per_task);
-  plan.tasks = p.batch * p.kv_heads * plan.blocks;
+  // Whether and where keys are split depends on the sizes of one head alone, so that results do not depend on batch mates or threads.
+  const bool split = plan.blocks <= kMostSplitBlocks && p.kv_len >= 2 * kSplitKeys;
+  plan.split_keys = split ? kSplitKeys : std::max<Index>(p.kv_len, 1);
+  plan.splits = split ? divided_up(p.kv_len, kSplitKeys) : 1;
+  plan.tasks = p.batch * p.kv_heads * plan.blocks * plan.splits;
   plan.flops = 2.0 * static_cast<double>(p.batch * p.heads) * static_cast<double>(p.q_len) * static_cast<double>(p.kv_len) *
                static_cast<double>(p.head_dim + p.value_dim);
+  const double elements = static_cast<double>(p.batch * p.kv_heads) * static_cast<double>(p.kv_len) *
+                          static_cast<double>(p.head_dim * p.k.item + p.value_dim * p.v.item);
+  plan.work = std::max(plan.flops, kFlopsPerByte * elements);
   // Bias rows of a distance are up to a vector of lanes longer than the tile (biases.cpp).
   plan.row_scratch = plan.lanes * std::max({p.head_dim, p.value_dim, plan.key_tile + plan.lanes});
   plan.scratch = scratch_bytes(p, plan);
   return plan;
 }
 
-Task task_at(const Problem& p, const Plan& plan, Index i) {
+Task task_at(const Problem& p, const Plan& plan, Index number) {
   const Index sequences = p.batch * p.kv_heads;
+  const Index split = number % plan.splits;
+  const Index i = number / plan.splits;
   const Index block = plan.blocks - 1 - i / sequences;
   const Index first_row = block * plan.rows_per_task;
   return {.batch = i % sequences / p.kv_heads,
           .kv_head = i % p.kv_heads,
           .first_row = first_row,
-          .rows = std::min(plan.rows_per_task, p.q_len * p.group - first_row)};
+          .rows = std::min(plan.rows_per_task, p.q_len * p.group - first_row),
+          .split = split,
+          .keys = {split * plan.split_keys, std::min((split + 1) * plan.split_keys, p.kv_len)}};
 }
 
 }  // namespace mha::attention

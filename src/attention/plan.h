@@ -15,21 +15,27 @@ struct Plan {
   Index key_tile;       // keys per tile; tiles begin at multiples of it
   bool copy_keys;       // whether a tile's keys (values) are first copied to dense f32 rows
   bool copy_values;
-  Index blocks;  // tasks per kv head
+  bool few_rows;     // decoding: rows are not laid across lanes but multiplied as they are
+  Index blocks;      // of rows_per_task rows per kv head
+  Index splits;      // parts of the keys that are tasks of their own, merged in their order; 1: none
+  Index split_keys;  // keys per part, a multiple of key_tile
   Index tasks;
   Index row_scratch;    // floats for a vector of rows in another form: of queries, outputs, biases
   double flops;         // multiplications and additions of both products, without masks
+  double work;          // flops, or as many as reading the keys and values is worth where that takes longer
   std::size_t scratch;  // bytes per worker
 };
 
 Plan make_plan(const Problem& problem, const kernels::KernelTable& kernels);
 
-/// One kv head's rows [first_row, first_row + rows).
+/// One kv head's rows [first_row, first_row + rows) against its keys [keys.lo, keys.hi).
 struct Task {
   Index batch;
   Index kv_head;
   Index first_row;
   Index rows;
+  Index split;
+  Interval keys;
 };
 /// Task i of the plan; later rows first, since causal masks make them the heaviest.
 Task task_at(const Problem& problem, const Plan& plan, Index i);

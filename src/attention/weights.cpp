@@ -12,7 +12,6 @@ namespace {
 /// The rows of one task; `region` is in the caller's numbers.
 void weights_task(const TaskContext& c, const WeightsRegion& region, const WeightsTarget& target, Arena& arena) {
   const Problem& p = c.p;
-  const Index tile = c.plan.key_tile;
   auto* panels = arena.take<Panel>((c.task.rows + c.plan.lanes - 1) / c.plan.lanes);
   const int count = cut_panels(c, panels);
   float* rows = arena.take<float>(c.plan.row_scratch);
@@ -20,10 +19,9 @@ void weights_task(const TaskContext& c, const WeightsRegion& region, const Weigh
   alignas(64) float lse[kernels::kMaxPanelLanes] = {};
   alignas(64) float one[kernels::kMaxPanelLanes];
   std::fill(std::begin(one), std::end(one), 1.0F);
-  Scored scored{arena.take<TileMask>(1), arena.take<float>(tile * c.plan.panel_lanes), tile_max, rows, nullptr};
-  if (c.plan.copy_keys) scored.key_copy = arena.take<float>(tile * p.head_dim);
+  Scored scored = take_scored(c, arena, tile_max, rows);
   for (int i = 0; i < count; ++i) {
-    panels[i].queries = arena.take<float>(panels[i].ld * p.head_dim);
+    panels[i].queries = arena.take<float>(query_floats(c, panels[i]));
     load_panel(c, panels[i], rows);
     for (int lane = 0; lane < panels[i].rows; ++lane) {
       lse[lane] = *reinterpret_cast<const float*>(p.lse.at(0, 0, c.task.first_row + panels[i].first + lane, 0));
@@ -48,7 +46,12 @@ void run_weights(const Problem& p, const WeightsRegion& region, const WeightsTar
     Arena& arena = workspace.arena(worker);
     const ArenaScope scope(arena);
     const Index done = i * plan.rows_per_task;
-    const Task task{.batch = 0, .kv_head = 0, .first_row = region.queries.lo + done, .rows = std::min(plan.rows_per_task, rows - done)};
+    const Task task{.batch = 0,
+                    .kv_head = 0,
+                    .first_row = region.queries.lo + done,
+                    .rows = std::min(plan.rows_per_task, rows - done),
+                    .split = 0,
+                    .keys = region.keys};
     auto* visible = arena.take<RowIntervals>(task.rows);
     find_visible(p, task, visible);
     weights_task({p, plan, kernels, task, visible}, region, target, arena);

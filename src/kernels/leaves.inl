@@ -10,6 +10,7 @@ using mha::kernels::kMaxLanes;
 using mha::kernels::kMaxPanelVectors;
 using mha::kernels::Rows;
 using mha::kernels::RowState;
+using mha::kernels::StoredRows;
 using mha::kernels::Strip;
 
 using F32 = Isa::F32;
@@ -450,11 +451,14 @@ bool all_finite(Rows rows) {
   return !Isa::any_differs(poison, Isa::set(0.0F));
 }
 
+#include "kernels/few_leaves.inl"
+
 constexpr KernelTable leaf_table(const char* name) {
   return {
       .name = name,
       .lanes = kLanes,
       .panel_vectors = Isa::kPanelVectors,
+      .few_rows = kLanes / 2,
       .load_rows = {load_rows<float>, load_rows<Isa::Bf16>, load_rows<Isa::F16>},
       .store_row = {store_row<float>, store_row<Isa::Bf16>, store_row<Isa::F16>},
       .load_queries = load_queries,
@@ -471,6 +475,8 @@ constexpr KernelTable leaf_table(const char* name) {
       .accumulate = accumulate,
       .accumulate_visible = accumulate_visible,
       .rescale = rescale,
+      .scores_few = {scores_few<float>, scores_few<Isa::Bf16>, scores_few<Isa::F16>},
+      .accumulate_few = {accumulate_few<float>, accumulate_few<Isa::Bf16>, accumulate_few<Isa::F16>},
       .all_finite = all_finite,
   };
 }

@@ -30,6 +30,14 @@ struct Rows {
   Index dim;
 };
 
+/// Rows as they are stored, in the storage type of the leaf that reads them; `stride` counts its elements, which are contiguous in a row.
+struct StoredRows {
+  const void* data;
+  Index stride;
+  Index count;
+  Index dim;
+};
+
 /// A run of keys seen by the same vectors of the panel: keys [key, key + count) of the tile by vectors [first_vector, first_vector +
 /// vectors).
 struct Strip {
@@ -51,6 +59,7 @@ struct KernelTable {
   const char* name;
   int lanes;
   int panel_vectors;
+  int few_rows;  // up to so many rows, `scores_few` and `accumulate_few` beat a panel
 
   /// dst[r][d] = src[r][d] for rows x dim, converted to f32. Strides count elements of their own type.
   void (*load_rows[kStorages])(const void* src, Index src_stride, Index rows, Index dim, float* dst, Index dst_stride);
@@ -92,6 +101,18 @@ struct KernelTable {
   void (*accumulate_visible)(Rows values, const float* weights, Index ld, const std::uint16_t* visible, float* acc);
   /// acc[d * ld + l] *= alpha[l].
   void (*rescale)(float* acc, Index ld, int vectors, Index dim, const float* alpha);
+
+  // For few rows against many keys: lanes are elements of head_dim, and keys and values are read as they are stored. Scores and weights
+  // keep their place, row k, lane l; only lanes below `rows` are written or read. Queries and acc are dense rows, q_stride and a_stride
+  // apart, padded to whole vectors (queries with 0).
+
+  /// scores[k * ld + r] = sum over d of keys[k][d] * queries[r * q_stride + d].
+  void (*scores_few[kStorages])(StoredRows keys, const float* queries, Index q_stride, int rows, float* scores, Index ld);
+  /// acc[r * a_stride + d] = alpha[r] * acc[r * a_stride + d] + sum over k of values[k][d] * weights[k * ld + r], k ascending; alpha may
+  /// be null (1).
+  void (*accumulate_few[kStorages])(StoredRows values, const float* weights, Index ld, int rows, const float* alpha, float* acc,
+                                    Index a_stride);
+
   /// Whether all elements are finite.
   bool (*all_finite)(Rows rows);
 };

@@ -124,7 +124,9 @@ TEST(TileMaskTest, StripsHoldExactlyTheVisiblePairs) {
     const Index batch = p.batch - 1;
     const Index kv_head = p.kv_heads - 1;
     std::vector<RowIntervals> visible(static_cast<std::size_t>(rows));
-    attention::find_visible(lowered, {.batch = batch, .kv_head = kv_head, .first_row = 0, .rows = rows}, visible.data());
+    attention::find_visible(lowered,
+                            {.batch = batch, .kv_head = kv_head, .first_row = 0, .rows = rows, .split = 0, .keys = {0, lowered.kv_len}},
+                            visible.data());
     const bool plain = p.mask.empty() && p.kv_lengths.empty();
     for (Index first = 0; first < rows; first += 3 * lanes) {
       const int panel = static_cast<int>(std::min<Index>(3 * lanes, rows - first));

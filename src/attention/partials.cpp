@@ -1,0 +1,59 @@
+#include "attention/partials.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace mha::attention {
+
+namespace {
+
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+/// A row's splits become one: `row` receives the undivided sum, the maximum and denominator are returned.
+struct Merged {
+  float max;
+  float sum;
+};
+Merged merge_row(const Partials& partials, Index first, Index splits, Index dim, float* row) {
+  Merged merged{kNegInf, 0.0F};
+  for (Index s = first; s < first + splits; ++s) merged.max = std::max(merged.max, partials.max[s]);
+  const float subtracted = merged.max == kNegInf ? 0.0F : merged.max;  // only NaN has been seen, or nothing
+  std::fill(row, row + dim, 0.0F);
+  for (Index s = first; s < first + splits; ++s) {
+    if (partials.sum[s] == 0.0F) continue;  // saw nothing: the merge of an empty state is the other one
+    const float factor = partials.max[s] == kNegInf ? 1.0F : std::exp(partials.max[s] - subtracted);
+    merged.sum += factor * partials.sum[s];
+    const float* out = partials.out + s * dim;
+    for (Index d = 0; d < dim; ++d) row[d] += factor * out[d];
+  }
+  return merged;
+}
+
+}  // namespace
+
+Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
+  const Index count = p.batch * p.heads * p.q_len * plan.splits;
+  return {arena.take<float>(count * p.value_dim), arena.take<float>(count), arena.take<float>(count)};
+}
+
+void merge_partials(const Problem& p, const Plan& plan, const kernels::KernelTable& kernels, const Partials& partials, KvHead of,
+                    float* row) {
+  for (Index r = 0; r < p.q_len * p.group; ++r) {
+    const Index first =
+        partial_at(p, plan, {.batch = of.batch, .kv_head = of.kv_head, .first_row = 0, .rows = 0, .split = 0, .keys = {}}, r);
+    const Merged merged = merge_row(partials, first, plan.splits, p.value_dim, row);
+    const float factor = merged.sum == 0.0F ? 0.0F : 1.0F / merged.sum;
+    for (Index d = 0; d < p.value_dim; ++d) row[d] *= factor;
+    const RowPlace at = place_of(p, of.batch, of.kv_head, r);
+    deliver(kernels, row, p.value_dim, p.out, p.out.at(at.batch, at.query, at.head, 0));
+    partials.max[first] = merged.max;
+    partials.sum[first] = merged.sum;
+    if (p.lse) {
+      *reinterpret_cast<float*>(p.lse.at(at.batch, at.head, at.query, 0)) =
+          merged.sum == 0.0F ? kNegInf : merged.max + std::log(merged.sum);
+    }
+  }
+}
+
+}  // namespace mha::attention

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 ROUNDOFF = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 SUBNORMAL = {np.dtype(np.float16): 2.0**-25, np.dtype(np.float32): 2.0**-126, np.dtype(np.float64): 2.0**-1022}
+LEAST_WEIGHT = 2.0**-126  # FLT_MIN: weights below it are 0, of f64 too
 
 
 class AttendError(Exception):

@@ -53,7 +53,7 @@ def lower_mha(attrs, inputs, outputs):
         v = np.concatenate([inputs["past_value"].transpose(0, 2, 1, 3), v], axis=1)
     mask, allowed, lengths = inputs.get("key_padding_mask"), None, None
     if mask is not None and mask.ndim == 1:
-        lengths = mask.astype(np.int64)
+        lengths = mask[: len(q)].astype(np.int64)  # what follows in the form of 3 * batch + 2 says nothing more
     elif mask is not None:
         allowed = (mask != 0)[:, None, None] if mask.ndim == 2 else (mask != 0)[:, None]
     rules, align, table = [], "top_left", None

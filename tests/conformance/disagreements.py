@@ -7,6 +7,8 @@ import typing
 
 import numpy as np
 
+import umpire
+
 VERSION = "1.32.0"  # of ONNX Runtime, with which all of this was seen
 
 
@@ -28,6 +30,10 @@ class Refusal:
     applies: typing.Callable  # (case) -> whether it may be refused for this
 
 
+def _mask_of(case):
+    return case.inputs.get("attn_mask")
+
+
 def _decode_sees_all(case, rows):
     """The mask and the padding stay; only the causal rule is lost."""
     mask = case.inputs["attn_mask"]
@@ -41,6 +47,21 @@ def _decode_sees_all(case, rows):
         rows.visible &= j >= at - left
     if right >= 0:
         rows.visible &= j <= at + right
+
+
+def _one_column(case):
+    return _mask_of(case) is not None and _mask_of(case).shape[-1] == 1
+
+
+def _one_column_for_all(case, rows):
+    """Undoes what a short mask hides, then applies its one column to every key."""
+    unmasked = dataclasses.replace(case, inputs=case.inputs | {"attn_mask": None})
+    rows.visible, rows.bias = umpire.attention_rows(unmasked).visible, np.zeros(rows.bias.shape)
+    mask = case.inputs["attn_mask"]
+    if mask.dtype == bool:
+        rows.visible &= mask
+    else:
+        rows.bias = rows.bias + mask
 
 
 def _last_row_sees_all(_, rows):
@@ -65,6 +86,14 @@ DISAGREEMENTS = [
         _decode_sees_all,
     ),
     Disagreement(
+        "Attention",
+        "a mask of one column is broadcast over the keys",
+        "f64 of opset 23 has no kernel, and the function body used instead does not pad a short mask: its one column serves all keys",
+        "it is shorter than the keys, which are hidden from its end on",
+        lambda case, rows: case.inputs["Q"].dtype == np.float64 and case.opset == 23 and _one_column(case) and rows.k.shape[2] > 1,
+        _one_column_for_all,
+    ),
+    Disagreement(
         "MultiHeadAttention",
         "the last row of unidirectional attention sees every key",
         "the causal mask is written for all rows but the last, which is right only where there are as many new keys as queries",
@@ -83,10 +112,6 @@ DISAGREEMENTS = [
 ]
 
 
-def _mask_of(case):
-    return case.inputs.get("attn_mask")
-
-
 def _keys(case):
     k, past = case.inputs["K"], case.inputs["past_key"]
     return k.shape[-2 if k.ndim == 4 else 1] + (0 if past is None else past.shape[2])
@@ -103,7 +128,7 @@ REFUSALS = [
     Refusal("Attention", "mask broadcast over queries", "inconsistent q_sequence_length",
             lambda c: _mask_of(c) is not None and _mask_of(c).ndim > 1 and _mask_of(c).shape[-2] == 1),
     Refusal("Attention", "mask shorter than the keys",
-            "inconsistent total_sequence_length|Op \\(Add\\) .* Incompatible dimensions",  # the latter where there is no kernel: f64, 25
+            "inconsistent total_sequence_length|Op \\(Add\\) .* Incompatible dimensions|running Add node.*Attempting to broadcast",
             lambda c: _mask_of(c) is not None and _mask_of(c).shape[-1] < _keys(c)),
     Refusal("MultiHeadAttention", "packed QKV on the CPU", "Packed QKV .* not implemented for CPU",
             lambda c: c.inputs["query"].ndim == 5),

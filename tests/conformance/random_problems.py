@@ -141,7 +141,11 @@ def _mha_tensors(d, form, batch, heads, sizes):
 def _padding_mask(d, batch, q_len, total):
     kind = d.one(["lengths", "keys", "table"])  # with a past, what a mask of the new keys alone would mean is not said: all keys
     if kind == "lengths":
-        return np.array([d.between(0 if d.chance(0.2) else 1, total) for _ in range(batch)], dtype=np.int32)
+        lengths = np.array([d.between(0 if d.chance(0.2) else 1, total) for _ in range(batch)], dtype=np.int32)
+        if d.chance(0.5):
+            return lengths
+        starts = [np.append(0, np.cumsum(each)) for each in (np.full(batch, q_len), lengths)]
+        return np.concatenate([lengths, *starts]).astype(np.int32)
     mask = d.boolean((batch, total) if kind == "keys" else (batch, q_len, total)).astype(np.int32)
     if d.chance(0.6):
         mask[..., 0] = 1

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from attend import ROUNDOFF, SUBNORMAL
+from attend import LEAST_WEIGHT, ROUNDOFF, SUBNORMAL
 
 
 @dataclasses.dataclass
@@ -39,8 +39,8 @@ class Rows:
 
 
 def _row(rows, b, h, i, group):
-    """(output, weights, lse, what errors of the output are relative to, largest score's magnitude, keys) of one row that sees a key, else
-    None."""
+    """(output, weights, lse, what relative errors of weights are to be multiplied with for the output, the same for absolute ones, largest
+    score's magnitude, keys) of one row that sees a key, else None."""
     key, value = rows.k[b, h // group], rows.v[b, h // group]
     see = np.flatnonzero(rows.visible[b, h, i] & (rows.bias[b, h, i] != -np.inf))
     if len(see) == 0:
@@ -55,7 +55,9 @@ def _row(rows, b, h, i, group):
     weights = np.zeros(len(key))
     denominator = exps.sum() + np.exp(sink - top)
     weights[see] = exps / denominator
-    return weights @ value, weights, top + np.log(denominator), weights @ np.abs(value), max(magnitude.max(), abs(top)), len(see)
+    values = np.abs(value[see])
+    magnitude = max(magnitude.max(), abs(top))
+    return weights @ value, weights, top + np.log(denominator), weights[see] @ values, values.sum(axis=0), magnitude, len(see)
 
 
 def _arithmetic(stored):
@@ -94,15 +96,15 @@ def attend_rows(rows, stored):
         if row is None:
             done.empty[at], done.lse[0][at] = True, -np.inf if rows.sinks is None else rows.sinks[at[1]]
             continue
-        done.out[0][at], done.weights[0][at], done.lse[0][at], spread, magnitude, count = row
+        done.out[0][at], done.weights[0][at], done.lse[0][at], spread, values, magnitude, count = row
         ours = _errors(magnitude, count, dim, stored, False)
         theirs = 8 * _errors(magnitude, count, dim, min(stored, np.dtype(np.float32)), rounded > 0) + 2 * rows.score_error
         for n, error in ((1, ours), (2, theirs)):
-            done.out[n][at] = error * spread + rounded * np.abs(row[0])
+            done.out[n][at] = error * spread + rounded * np.abs(row[0]) + LEAST_WEIGHT * values
             done.weights[n][at] = (error + rounded) * row[1]
             done.lse[n][at] = error
     done.out[1:] += SUBNORMAL[stored]
-    done.weights[1:] += SUBNORMAL[stored]
+    done.weights[1:] += max(SUBNORMAL[stored], LEAST_WEIGHT)
     done.lse[1:] += _arithmetic(stored) * np.where(done.empty, np.abs(done.lse[0]), 0)
     return done
 
@@ -180,8 +182,8 @@ def _mha_padding(case, shape):
     j = np.arange(shape[3])
     if mask is None:
         return visible
-    if mask.ndim == 1:  # lengths
-        visible &= (j[None, :] < mask[:, None])[:, None, None]
+    if mask.ndim == 1:  # lengths, or lengths followed by where each entry's queries and keys start
+        visible &= (j[None, :] < mask[: shape[0], None])[:, None, None]
     elif mask.ndim == 2:
         visible &= (mask != 0)[:, None, None]
     else:

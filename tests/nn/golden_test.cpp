@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mha/layer.h"
@@ -13,18 +15,31 @@
 namespace mha::test {
 namespace {
 
+/// A golden with every floating tensor in `dtype`: as torch computed it (F64), or rounded.
 struct Golden {
-  explicit Golden(const std::string& name) : file(std::string(MHA_TEST_SOURCE_DIR) + "/tests/data/layer_" + name + ".safetensors") {}
+  Golden(const std::string& name, DType dtype) : file(std::string(MHA_TEST_SOURCE_DIR) + "/tests/data/layer_" + name + ".safetensors") {
+    for (const std::string& tensor : file.names()) {
+      const ConstTensorView view = file.tensor(tensor);
+      if (view.dtype != DType::F64) continue;
+      Tensor rounded(dtype, view.shape);
+      copy(view, rounded);
+      floating.emplace(tensor, std::move(rounded));
+    }
+  }
 
-  ConstTensorView get(const std::string& name) const { return file.contains(name) ? file.tensor(name) : ConstTensorView(); }
+  ConstTensorView get(const std::string& name) const {
+    if (const auto found = floating.find(name); found != floating.end()) return found->second;
+    return file.contains(name) ? file.tensor(name) : ConstTensorView();
+  }
 
   MhaConfig config() const {
     const Index d_model = get("x").size(2);
     return {.d_model = d_model,
-            .heads = std::stoll(file.metadata().at("heads")),
+            .heads = get("heads").as<Index>()[0],
             .key_width = get("key") ? get("key").size(2) : 0,
             .value_width = get("value") ? get("value").size(2) : 0,
-            .bias = file.contains("in_proj_bias")};
+            .bias = file.contains("in_proj_bias"),
+            .attention = {.bias = get("bias") ? Bias(DenseBias{get("bias")}) : Bias(NoBias{})}};
   }
 
   MhaWeights weights() const {
@@ -43,13 +58,17 @@ struct Golden {
   }
 
   SafetensorsFile file;
+  std::map<std::string, Tensor> floating;
 };
 
-const std::vector<std::string> kGoldens = {"self", "self_no_bias", "causal", "per_head_mask", "lengths", "cross", "cross_widths"};
+const std::vector<std::string> kGoldens = {"self",          "self_no_bias",        "causal",     "per_head_mask",  "lengths",
+                                           "cross",         "cross_widths",        "float_mask", "float_per_head", "table_and_padding",
+                                           "float_padding", "cross_widths_no_bias"};
 
-/// Scores are of magnitude 8 at most here, sums of at most d_model terms: the roundings of four matrix products and one attention.
-double tolerance(const MhaConfig& config) {
-  return 8 * dot_tolerance(std::max(config.key_width, config.d_model)) + forward_tolerance(DType::F32);
+/// Scores are of magnitude 8 at most here, sums of at most d_model terms: the roundings of four matrix products and one attention. In f32
+/// the inputs' own rounding counts as one more term.
+double tolerance(const MhaConfig& config, DType dtype) {
+  return 8 * dot_tolerance(std::max(config.key_width, config.d_model) + 1, dtype) + forward_tolerance(dtype);
 }
 
 class GoldenTest : public IsaTest {};
@@ -58,8 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Isa, GoldenTest, testing::ValuesIn(all_isas()), isa_nam
 template <class Layer>
 void expect_golden(const Layer& layer, const Golden& golden) {
   Workspace workspace;
-  Tensor y(DType::F32, golden.get("y").shape);
-  Tensor weights(DType::F32, golden.get("weights").shape);
+  const DType dtype = golden.get("y").dtype;
+  Tensor y(dtype, golden.get("y").shape);
+  Tensor weights(dtype, golden.get("weights").shape);
   std::vector<Index> lengths;
   if (const ConstTensorView given = golden.get("kv_lengths")) lengths.assign(given.as<Index>(), given.as<Index>() + given.size(0));
   layer.forward({.x = golden.get("x"),
@@ -68,29 +88,32 @@ void expect_golden(const Layer& layer, const Golden& golden) {
                  .allowed = golden.get("allowed"),
                  .kv_lengths = lengths},
                 {.y = y, .weights = weights}, workspace);
-  EXPECT_LE(relative_error(y, golden.get("y")), tolerance(layer.config()));
-  EXPECT_LE(relative_error(weights, golden.get("weights")), tolerance(layer.config()));
+  EXPECT_LE(relative_error(y, golden.get("y")), tolerance(layer.config(), dtype));
+  EXPECT_LE(relative_error(weights, golden.get("weights")), tolerance(layer.config(), dtype));
 }
 
-TEST_P(GoldenTest, BothFormsMatchTorch) {
+void expect_both_forms(DType dtype) {
   for (const std::string& name : kGoldens) {
     SCOPED_TRACE(name);
-    const Golden golden(name);
+    const Golden golden(name, dtype);
     expect_golden(MultiHeadAttention(golden.config(), golden.weights()), golden);
     expect_golden(NaiveMultiHeadAttention(golden.config(), to_naive(golden.config(), golden.weights())), golden);
   }
 }
 
+TEST_P(GoldenTest, BothFormsMatchTorchInF64) { expect_both_forms(DType::F64); }
+TEST_P(GoldenTest, BothFormsMatchTorchInF32) { expect_both_forms(DType::F32); }
+
 // A causal rule instead of torch's table says the same.
 TEST_P(GoldenTest, CausalRuleMatchesTorchsTable) {
-  const Golden golden("causal");
+  const Golden golden("causal", DType::F32);
   MhaConfig config = golden.config();
   config.attention.mask = causal();
   const MultiHeadAttention layer(config, golden.weights());
   Workspace workspace;
   Tensor y(DType::F32, golden.get("y").shape);
   layer.forward({.x = golden.get("x")}, {.y = y}, workspace);
-  EXPECT_LE(relative_error(y, golden.get("y")), tolerance(config));
+  EXPECT_LE(relative_error(y, golden.get("y")), tolerance(config, DType::F32));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include "support/cases.h"
 #include "support/gen.h"
-#include "support/guard.h"
 #include "support/isa_test.h"
 #include "support/near.h"
 
@@ -52,36 +51,6 @@ TEST_P(ForwardTest, WhatIsAskedForDoesNotChangeOut) {
     const Results lse = run(instance, {.lse = true, .weights = false});
     EXPECT_TRUE(bitwise_equal(all.out(), none.out()));
     EXPECT_TRUE(bitwise_equal(all.lse(), lse.lse()));
-  }
-}
-
-/// No read or write outside the views: all of them flush with a page that may not be touched.
-TEST_P(ForwardTest, StaysInsideItsViews) {
-  for (const Guard guard : {Guard::After, Guard::Before}) {
-    for (const DType dtype : {DType::F32, DType::Bf16, DType::F16}) {
-      for (const Index head_dim : {1, 3, 16, 33, 67}) {
-        const Problem p = {.q_len = 21, .kv_len = 37, .group = 2, .head_dim = head_dim, .value_dim = head_dim + 1, .dtype = dtype};
-        const GuardedTensor q(dtype, {p.batch, p.q_len, p.heads(), p.head_dim}, guard);
-        const GuardedTensor k(dtype, {p.batch, p.kv_len, p.kv_heads, p.head_dim}, guard);
-        const GuardedTensor v(dtype, {p.batch, p.kv_len, p.kv_heads, p.value_dim}, guard);
-        const GuardedTensor bias(DType::F32, {p.batch, p.heads(), p.q_len, p.kv_len}, guard);
-        const GuardedTensor allowed(DType::Bool, {p.batch, 1, p.q_len, p.kv_len}, guard);
-        const GuardedTensor out(dtype, {p.batch, p.q_len, p.heads(), p.value_dim}, guard);
-        const GuardedTensor lse(DType::F32, {p.batch, p.heads(), p.q_len}, guard);
-        const GuardedTensor weights(DType::F32, {p.batch, p.heads(), p.q_len, p.kv_len}, guard);
-        std::uint64_t seed = 1;
-        for (const TensorView& view : {q.view(), k.view(), v.view(), bias.view()}) fill_normal(view, seed++);
-        fill(allowed.view(), 1);
-        set_element(allowed.view(), 1, 0, 3, 5, 0);
-        Workspace workspace(serial_executor());
-        const AttentionInputs plain = {.q = q.view(), .k = k.view(), .v = v.view()};
-        const AttentionInputs masked = {.q = q.view(), .k = k.view(), .v = v.view(), .allowed = allowed.view()};
-        const AttentionOutputs outputs = {.out = out.view(), .lse = lse.view(), .weights = weights.view()};
-        attention_forward({}, plain, outputs, workspace);
-        attention_forward({.mask = causal(), .align = Align::BottomRight}, plain, outputs, workspace);
-        attention_forward({.bias = DenseBias{bias.view()}}, masked, outputs, workspace);
-      }
-    }
   }
 }
 

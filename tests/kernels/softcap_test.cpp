@@ -10,7 +10,7 @@ namespace mha::test {
 namespace {
 
 class SoftcapTest : public LeafTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, SoftcapTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, SoftcapTest, testing::ValuesIn(leaf_params()), isa_name);
 
 std::vector<float> sweep(float cap) {
   std::vector<float> scores;

@@ -26,11 +26,7 @@ class SoftmaxTest : public LeafTest {
     return {scores.begin(), scores.begin() + x.size()};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Isa, SoftmaxTest, testing::ValuesIn(kernel_isas()), isa_name);
-
-/// Relative error allowed to exp(x): 4 roundings for the polynomial, its coefficients and the last product; and |x| roundings because
-/// x * log2(e) is rounded before its whole part is taken off, a quarter more because log2(e) as an f32 is off by 0.23 roundings.
-double exp_tolerance(double x) { return (4 + 1.25 * std::abs(x)) * unit_roundoff(DType::F32); }
+INSTANTIATE_TEST_SUITE_P(Isa, SoftmaxTest, testing::ValuesIn(leaf_params()), isa_name);
 
 TEST_P(SoftmaxTest, ExpStaysWithinItsFormula) {
   std::vector<float> x;
@@ -176,7 +172,7 @@ class Running {
 };
 
 class Tiles : public SoftmaxTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, Tiles, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, Tiles, testing::ValuesIn(leaf_params()), isa_name);
 
 TEST_P(Tiles, UpdatesAgreeWithDouble) {
   for (int vectors = 1; vectors <= table().panel_vectors; ++vectors) {

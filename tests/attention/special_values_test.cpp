@@ -1,6 +1,7 @@
 // NaN, infinities, -FLT_MAX and empty rows, in whole and in partial tiles: what is hidden changes nothing, what is visible is never hidden.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -22,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, SpecialValuesTest, testing::ValuesIn(all_isas()), 
 /// Problems over two and a half key tiles, each hiding keys in its own way.
 std::vector<Problem> hiding_problems() {
   const Problem base = {.batch = 1, .q_len = 300, .kv_len = 300, .kv_heads = 1, .group = 2, .head_dim = 5, .value_dim = 5};
-  std::vector<Problem> list(7, base);
+  std::vector<Problem> list(9, base);
   list[0].mask = causal();
   list[1].mask = causal() & window(40, 0, 3);
   list[2].mask = chunk(130);
@@ -30,6 +31,11 @@ std::vector<Problem> hiding_problems() {
   list[4].allowed = {true, {.heads = true}, 0.6};
   list[5].bias = {BiasData::Content::SomeHidden, {}, DType::F32};
   list[6].kv_lengths = {211};
+  list[7].mask = causal();
+  list[7].softcap = 3.0F;
+  list[7].first_sink = 0.5F;
+  list[8].mask = causal() & window(90);
+  list[8].bias = {BiasData::Content::Alibi, {}, DType::F32};
   if (current_isa() == "reference") {
     for (Problem& p : list) p.q_len = p.kv_len = 140;
     list[6].kv_lengths = {131};
@@ -100,6 +106,40 @@ TEST_P(SpecialValuesTest, InEveryDtypeToo) {
                         {static_cast<double>(FLT_MAX), -static_cast<double>(FLT_MAX)},
                         {denormal, -denormal},
                         {-0.0, -0.0}});
+    }
+  }
+}
+
+/// Weights recomputed from lse: a hidden key weighs exactly 0 whatever it holds, and rows that do not see it keep their bits.
+TEST_P(SpecialValuesTest, RecomputedWeightsOfWhatIsHidden) {
+  const auto table_of = [](Instance& instance, const Results& whole) {
+    Tensor table(DType::F32, {instance.problem().q_len, instance.problem().kv_len});
+    Workspace workspace(serial_executor());
+    AttentionInputs inputs = instance.inputs();
+    inputs.v = {};
+    attention_weights(instance.spec(), inputs, whole.lse(), {.head = 1, .queries = {0, table.size(0)}, .keys = {0, table.size(1)}}, table,
+                      workspace);
+    return table;
+  };
+  for (Problem p : hiding_problems()) {
+    p.q_len = std::min<Index>(p.q_len, 140);
+    p.kv_len = p.q_len;
+    if (!p.kv_lengths.empty()) p.kv_lengths = {131};
+    Instance clean(p);
+    const Results truth = run(clean);
+    const Tensor expected = table_of(clean, truth);
+    for (const Index key : {4, 127, 130, 139}) {
+      for (const double culprit : {kNaN, kInf, -kInf}) {
+        Instance poisoned(p);
+        poison(poisoned, key, culprit, 0);
+        const Tensor got = table_of(poisoned, run(poisoned));
+        for (Index q = 0; q < p.q_len; ++q) {
+          if (element(truth.weights(), 0, 1, q, key) > 0) continue;
+          ASSERT_TRUE(bitwise_equal(got.view().slice(0, q, q + 1), expected.view().slice(0, q, q + 1)))
+              << p << " key " << key << " query " << q;
+          ASSERT_EQ(element(got.view(), q, key), 0) << p;
+        }
+      }
     }
   }
 }

@@ -106,8 +106,10 @@ class Running {
       }
       raise(static_cast<std::size_t>(l), static_cast<double>(tile_max[l]));
     }
-    const bool grown = table_.softmax_update(scores.data(), ld_, vectors_, tile.strips.data(), static_cast<int>(tile.strips.size()),
-                                             tile_max.data(), {max_.data(), sum_.data(), alpha_.data()});
+    const Guarded<Strip> strips(static_cast<Index>(tile.strips.size()), leaf_guard);
+    std::copy(tile.strips.begin(), tile.strips.end(), strips.begin());
+    const bool grown = table_.softmax_update(scores.data(), ld_, vectors_, strips.data(), static_cast<int>(strips.size()), tile_max.data(),
+                                             {max_.data(), sum_.data(), alpha_.data()});
     bool some_alpha = false;
     for (Index l = 0; l < width_; ++l) {
       expect_state(l, old_max[static_cast<std::size_t>(l)]);

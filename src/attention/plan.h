@@ -7,6 +7,8 @@
 namespace mha::attention {
 
 inline constexpr int kMaxTileKeys = 256;
+/// Keys whose weighted sum is one chain of additions; a multiple of every key_tile.
+inline constexpr Index kFoldKeys = 2048;
 
 struct Plan {
   int lanes;            // of the ISA
@@ -19,6 +21,7 @@ struct Plan {
   Index blocks;      // of rows_per_task rows per kv head
   Index splits;      // parts of the keys that are tasks of their own, merged in their order; 1: none
   Index split_keys;  // keys per part, a multiple of key_tile
+  bool folds;        // a task sees so many keys that their sum is taken in parts of kFoldKeys
   Index tasks;
   Index row_scratch;    // floats for a vector of rows in another form: of queries, outputs, biases
   double flops;         // multiplications and additions of both products, without masks

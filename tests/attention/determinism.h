@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "attention/plan.h"
 #include "mha/cpu.h"
 #include "support/near.h"
 #include "support/problem.h"
@@ -46,6 +47,14 @@ inline std::vector<Problem> determinism_problems() {
     }
   }
   return list;
+}
+
+/// How a problem is cut under the ISA in use; the reference cuts nothing.
+inline attention::Plan plan_of(const Instance& instance) {
+  if (kernels::current() == nullptr) return {};
+  const AttentionSpec spec = instance.spec();
+  const AttentionInputs inputs = instance.inputs();
+  return attention::make_plan(attention::lower(spec, inputs, {.out = {}, .lse = {}, .weights = {}}), *kernels::current());
 }
 
 inline void expect_same(const Results& a, const Results& b, const Problem& problem) {

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
 #include "support/executors.h"
 #include "support/isa_test.h"
 
@@ -47,6 +51,39 @@ TEST_P(DeterminismTest, BatchMates) {
     }
   }
 }
+
+#if defined(__SSE2__)
+/// A task runs in a floating-point mode of its own, whatever the thread it runs on is in, and gives the thread its mode back: results
+/// cannot depend on who does a task. The reference runs in the caller's mode.
+TEST_P(DeterminismTest, TheModeOfTheThreadDoesNotMatter) {
+  if (current_isa() == "reference") GTEST_SKIP() << "the reference runs in the caller's mode";
+  Problem p = {.batch = 1, .q_len = 40, .kv_len = 150, .head_dim = 16, .value_dim = 7, .mask = window(9, 9), .align = Align::BottomRight};
+  Instance instance(p);
+  p.scale = 1e30F;
+  Instance denormal(p);  // scores of about 1 by way of denormal queries
+  for_each_position(denormal.q().shape, [&](Index b, Index q, Index h, Index d) {
+    set_element(denormal.q(), b, q, h, d, 1e-39 * element(instance.q(), b, q, h, d));
+    set_element(denormal.k(), b, q, h, d, 1e9 * element(instance.k(), b, q, h, d));
+  });
+  const unsigned before = _mm_getcsr();
+  for (const Instance* each : {&instance, &denormal}) {
+    const Results expected = run(*each);
+    for (const unsigned mode : {0x0040U /* denormals are zero */, 0x8000U /* flush to zero */, 0x4000U /* round up */}) {
+      _mm_setcsr(before | mode);
+      const Results got = run(*each);
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(before);
+      EXPECT_EQ(after & ~0x3FU, (before | mode) & ~0x3FU) << "but for the flags of what happened";
+      EXPECT_TRUE(bitwise_equal(got.out(), expected.out())) << std::hex << mode;
+      EXPECT_TRUE(bitwise_equal(got.lse(), expected.lse())) << std::hex << mode;
+      EXPECT_TRUE(bitwise_equal(got.weights(), expected.weights())) << std::hex << mode;
+    }
+  }
+  const Results counted = run(denormal);
+  fill(denormal.q(), 0);
+  EXPECT_FALSE(bitwise_equal(counted.weights(), run(denormal).weights())) << "denormal queries count";
+}
+#endif
 
 TEST_P(DeterminismTest, ASecondCallNeedsNoMoreMemory) {
   Workspace workspace(serial_executor());

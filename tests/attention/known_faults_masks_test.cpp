@@ -105,6 +105,18 @@ TEST_P(KnownFaultsMasks, A8_RowOfLowestFloatsIsNotEmpty) {
   for (Index j = 0; j < 4; ++j) EXPECT_NEAR(element(said.weights.view(), 0, 0, 2, j), 0.25, 4 * unit_roundoff(DType::F32));
 }
 
+/// Padding and a table together leave a row nothing, though neither does alone.
+TEST_P(KnownFaultsMasks, A9_RowWithoutKeysByTwoMasks) {
+  const Tensor x = normal_tensor(DType::F32, {2, 3, 1, 1}, 1);
+  const Tensor padding = bools({2, 1, 1, 3}, {1, 1, 1, 1, 0, 0});
+  const Tensor table = tensor_of(DType::F32, {1, 1, 3, 3}, {0, -kInfinity, -kInfinity, 0, 0, -kInfinity, -kInfinity, 0, 0});
+  const Said said = forward({.bias = DenseBias{table}}, {.q = x, .k = x, .v = x, .allowed = padding});
+  EXPECT_TRUE(all_finite(said.out.view()));
+  EXPECT_TRUE(all_zero(said.out.view().slice(0, 1, 2).slice(1, 2, 3)));
+  EXPECT_TRUE(all_zero(said.weights.view().slice(0, 1, 2).slice(2, 2, 3)));
+  for (Index i = 0; i < 2; ++i) EXPECT_NEAR(element(said.weights.view(), 1, 0, i, 0), 1, 4 * unit_roundoff(DType::F32));
+}
+
 TEST_P(KnownFaultsMasks, A10_FullyMaskedHeadWithWeights) {
   const Tensor x = normal_tensor(DType::F32, {1, 5, 3, 1}, 1);
   Tensor allowed = filled_tensor(DType::Bool, {1, 3, 5, 5}, 1);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "support/gen.h"
@@ -50,6 +52,25 @@ TEST_P(PlanTest, TasksCoverEveryRowOnce) {
     }
     for (const int times : done) RC_ASSERT(times == 1);
   });
+}
+
+/// Work under a causal mask, in (query, key) pairs, as two threads get it that take tasks in order: they end together, whether keys are
+/// copied (larger tasks) or not.
+TEST_P(PlanTest, CausalWorkIsSharedEvenly) {
+  for (const Layout layout : {Layout::Dense, Layout::Strided}) {
+    const Problem p = {
+        .batch = 1, .q_len = 4096, .kv_len = 4096, .kv_heads = 1, .head_dim = 2, .value_dim = 2, .layout = layout, .mask = causal()};
+    const Instance instance(p);
+    attention::Problem lowered{};
+    const Plan plan = plan_of(instance, lowered);
+    double busy[2] = {0, 0};
+    for (Index i = 0; i < plan.tasks; ++i) {
+      const Task task = attention::task_at(lowered, plan, i);
+      double& first_free = *std::min_element(std::begin(busy), std::end(busy));
+      for (Index row = task.first_row; row < task.first_row + task.rows; ++row) first_free += static_cast<double>(row + 1);
+    }
+    EXPECT_GE((busy[0] + busy[1]) / std::max(busy[0], busy[1]), 1.7) << name_of(layout);
+  }
 }
 
 TEST_P(PlanTest, WhatDecidesResultsIgnoresTheBatch) {

@@ -50,6 +50,16 @@ TEST(ExecutorTest, TheDefaultsRunEveryTaskOnce) {
   }
 }
 
+/// No worker has a share of its own to wait for: a worker that runs alone does everything, in ascending order.
+TEST(ExecutorTest, TasksGoToWhoeverIsFree) {
+  std::vector<Index> done;
+  core::run_tasks(test::backward_executor(3), 3, 10, [&](int worker, Index task) {
+    EXPECT_EQ(worker, 2) << "the first to run";
+    done.push_back(task);
+  });
+  EXPECT_EQ(done, (std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
 TEST(ExecutorTest, SmallWorkStaysOnTheCaller) {
   const Executor executor = test::backward_executor(8);
   EXPECT_EQ(core::workers_for(executor, 100, 1), 1);

@@ -12,7 +12,7 @@ namespace {
 using kernels::Storage;
 
 class ConvertTest : public LeafTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, ConvertTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, ConvertTest, testing::ValuesIn(leaf_params()), isa_name);
 
 auto load(const kernels::KernelTable& table, Storage storage) { return table.load_rows[static_cast<int>(storage)]; }
 auto store(const kernels::KernelTable& table, Storage storage) { return table.store_row[static_cast<int>(storage)]; }
@@ -33,22 +33,20 @@ void assign(F16& to, float x) { to = F16::from_float(x); }
 
 template <class Stored>
 void loads_any_shape(const kernels::KernelTable& table) {
-  for (const Guard guard : {Guard::After, Guard::Before}) {
-    for (const Index dim : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 48, 67}) {
-      for (const Index rows : {0, 1, 2, 5}) {
-        for (const Index gap : {0, 1, 5}) {
-          const Index stride = dim + gap;
-          const Guarded<Stored> src(rows == 0 ? 0 : (rows - 1) * stride + dim, guard);
-          for (Index i = 0; i < static_cast<Index>(src.size()); ++i) assign(src[i], static_cast<float>(i % 97) - 31.25F);
-          const Index dst_stride = dim + 3;
-          const Guarded<float> dst = filled(rows == 0 ? 0 : (rows - 1) * dst_stride + dim, kUntouched, guard);
-          load(table, kStorageOf<Stored>)(src.data(), stride, rows, dim, dst.data(), dst_stride);
-          for (Index i = 0; i < static_cast<Index>(dst.size()); ++i) {
-            const Index r = i / dst_stride;
-            const Index d = i % dst_stride;
-            const float expected = d < dim ? value_of(src[r * stride + d]) : kUntouched;
-            ASSERT_TRUE(same(dst[i], expected)) << "dim " << dim << " rows " << rows << " row " << r << " d " << d;
-          }
+  for (const Index dim : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 48, 67}) {
+    for (const Index rows : {0, 1, 2, 5}) {
+      for (const Index gap : {0, 1, 5}) {
+        const Index stride = dim + gap;
+        const Guarded<Stored> src(rows == 0 ? 0 : (rows - 1) * stride + dim, leaf_guard);
+        for (Index i = 0; i < static_cast<Index>(src.size()); ++i) assign(src[i], static_cast<float>(i % 97) - 31.25F);
+        const Index dst_stride = dim + 3;
+        const Guarded<float> dst = filled(rows == 0 ? 0 : (rows - 1) * dst_stride + dim, kUntouched);
+        load(table, kStorageOf<Stored>)(src.data(), stride, rows, dim, dst.data(), dst_stride);
+        for (Index i = 0; i < static_cast<Index>(dst.size()); ++i) {
+          const Index r = i / dst_stride;
+          const Index d = i % dst_stride;
+          const float expected = d < dim ? value_of(src[r * stride + d]) : kUntouched;
+          ASSERT_TRUE(same(dst[i], expected)) << "dim " << dim << " rows " << rows << " row " << r << " d " << d;
         }
       }
     }
@@ -64,9 +62,9 @@ TEST_P(ConvertTest, LoadsRowsOfAnyShape) {
 template <class Stored>
 void loads_every_value(const kernels::KernelTable& table) {
   constexpr Index kAll = 65'536;
-  const Guarded<Stored> src(kAll);
+  const Guarded<Stored> src(kAll, leaf_guard);
   for (Index i = 0; i < kAll; ++i) src[i].bits = static_cast<std::uint16_t>(i);
-  const Guarded<float> dst(kAll);
+  const Guarded<float> dst(kAll, leaf_guard);
   load(table, kStorageOf<Stored>)(src.data(), kAll, 1, kAll, dst.data(), kAll);
   for (Index i = 0; i < kAll; ++i) ASSERT_TRUE(same(dst[i], src[i].to_float())) << i;
 }
@@ -85,7 +83,7 @@ void stores_hard_values(const kernels::KernelTable& table) {
     }
   }
   const auto count = static_cast<Index>(hard.size());
-  const Guarded<Stored> dst(count);
+  const Guarded<Stored> dst(count, leaf_guard);
   store(table, kStorageOf<Stored>)(hard.data(), count, dst.data());
   for (Index i = 0; i < count; ++i) {
     const float value = hard[static_cast<std::size_t>(i)];
@@ -106,7 +104,7 @@ template <class Stored>
 void stores_any_dim(const kernels::KernelTable& table) {
   for (Index dim = 0; dim <= 70; ++dim) {
     const Guarded<float> src = normals(dim, 5);
-    const Guarded<Stored> dst(dim);
+    const Guarded<Stored> dst(dim, leaf_guard);
     store(table, kStorageOf<Stored>)(src.data(), dim, dst.data());
     for (Index d = 0; d < dim; ++d) {
       Stored expected;
@@ -125,14 +123,14 @@ TEST_P(ConvertTest, StoresRowsOfAnyDim) {
 /// `count` rows of `dim`, each flush with a guard page, and pointers to them.
 struct PointedRows {
   std::vector<Guarded<float>> rows;
-  std::vector<const float*> pointers;
-  std::vector<float*> writable;
+  Guarded<const float*> pointers;
+  Guarded<float*> writable;
 
-  PointedRows(Index count, Index dim, float value) {
+  PointedRows(Index count, Index dim, float value) : pointers(count, leaf_guard), writable(count, leaf_guard) {
     for (Index r = 0; r < count; ++r) {
       rows.push_back(std::isnan(value) ? normals(dim, static_cast<std::uint64_t>(r) + 1) : filled(dim, value));
-      pointers.push_back(rows.back().data());
-      writable.push_back(rows.back().data());
+      pointers[r] = rows.back().data();
+      writable[r] = rows.back().data();
     }
   }
 };

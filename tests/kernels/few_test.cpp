@@ -1,5 +1,4 @@
-// The products for few rows: against double, for every storage, at odd sizes, between guard pages; and bitwise against themselves with the
-// rows in other groups.
+// The products for few rows: against double, for every storage, at odd sizes; and bitwise against themselves with the rows in other groups.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -14,16 +13,16 @@ class FewTest : public LeafTest {
  protected:
   static Index padded(Index dim) { return (dim + lanes() - 1) / lanes() * lanes(); }
 };
-INSTANTIATE_TEST_SUITE_P(Isa, FewTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, FewTest, testing::ValuesIn(leaf_params()), isa_name);
 
 constexpr Index kDims[] = {1, 3, 8, 15, 16, 17, 33, 64, 80, 128, 131};
 constexpr Index kCounts[] = {0, 1, 2, 5, 16, 19, 32};
 
-/// Normal numbers in a storage type, the last one flush with the guard page (or the first, with the page before it).
+/// Normal numbers in a storage type.
 template <class T>
-Guarded<T> stored(Index count, std::uint64_t seed, Guard guard) {
+Guarded<T> stored(Index count, std::uint64_t seed) {
   const Guarded<float> numbers = normals(count, seed);
-  Guarded<T> out(count, guard);
+  Guarded<T> out(count, leaf_guard);
   for (Index i = 0; i < count; ++i) {
     if constexpr (std::is_same_v<T, float>) {
       out[i] = numbers[i];
@@ -53,11 +52,11 @@ Guarded<float> padded_rows(int rows, Index dim, Index stride, std::uint64_t seed
 }
 
 template <class T>
-void expect_scores(const kernels::KernelTable& table, int rows, Index dim, Index count, Guard guard) {
+void expect_scores(const kernels::KernelTable& table, int rows, Index dim, Index count) {
   const Index stride = dim + count % 3;
   const Index q_stride = (dim + table.lanes - 1) / table.lanes * table.lanes;
   const Index ld = 2 * table.lanes > rows ? 2 * table.lanes : rows + 1;
-  const Guarded<T> keys = stored<T>(count == 0 ? 0 : (count - 1) * stride + dim, 1, guard);
+  const Guarded<T> keys = stored<T>(count == 0 ? 0 : (count - 1) * stride + dim, 1);
   const Guarded<float> queries = padded_rows(rows, dim, q_stride, 2);
   const Guarded<float> out = filled(count == 0 ? 0 : (count - 1) * ld + rows, kUntouched);
   table.scores_few[storage<T>()]({keys.data(), stride, count, dim}, queries.data(), q_stride, rows, out.data(), ld);
@@ -81,25 +80,23 @@ void expect_scores(const kernels::KernelTable& table, int rows, Index dim, Index
 }
 
 TEST_P(FewTest, ScoresAreDotProducts) {
-  for (const Guard guard : {Guard::After, Guard::Before}) {
-    for (int rows = 1; rows <= 11; ++rows) {
-      for (const Index dim : kDims) {
-        for (const Index count : kCounts) {
-          expect_scores<float>(table(), rows, dim, count, guard);
-          expect_scores<Bf16>(table(), rows, dim, count, guard);
-          expect_scores<F16>(table(), rows, dim, count, guard);
-        }
+  for (int rows = 1; rows <= 11; ++rows) {
+    for (const Index dim : kDims) {
+      for (const Index count : kCounts) {
+        expect_scores<float>(table(), rows, dim, count);
+        expect_scores<Bf16>(table(), rows, dim, count);
+        expect_scores<F16>(table(), rows, dim, count);
       }
     }
   }
 }
 
 template <class T>
-void expect_accumulated(const kernels::KernelTable& table, int rows, Index dim, Index count, Guard guard) {
+void expect_accumulated(const kernels::KernelTable& table, int rows, Index dim, Index count) {
   const Index stride = dim + count % 3;
   const Index a_stride = (dim + table.lanes - 1) / table.lanes * table.lanes;
   const Index ld = table.lanes > rows ? table.lanes : rows + 1;
-  const Guarded<T> values = stored<T>(count == 0 ? 0 : (count - 1) * stride + dim, 1, guard);
+  const Guarded<T> values = stored<T>(count == 0 ? 0 : (count - 1) * stride + dim, 1);
   const Guarded<float> weights = normals(count == 0 ? 0 : (count - 1) * ld + rows, 2);
   const Guarded<float> before = normals(rows * a_stride, 3);
   const Guarded<float> alpha = normals(rows, 4);
@@ -124,14 +121,12 @@ void expect_accumulated(const kernels::KernelTable& table, int rows, Index dim, 
 }
 
 TEST_P(FewTest, AccumulateIsTheWeightedSum) {
-  for (const Guard guard : {Guard::After, Guard::Before}) {
-    for (int rows = 1; rows <= 11; ++rows) {
-      for (const Index dim : kDims) {
-        for (const Index count : kCounts) {
-          expect_accumulated<float>(table(), rows, dim, count, guard);
-          expect_accumulated<Bf16>(table(), rows, dim, count, guard);
-          expect_accumulated<F16>(table(), rows, dim, count, guard);
-        }
+  for (int rows = 1; rows <= 11; ++rows) {
+    for (const Index dim : kDims) {
+      for (const Index count : kCounts) {
+        expect_accumulated<float>(table(), rows, dim, count);
+        expect_accumulated<Bf16>(table(), rows, dim, count);
+        expect_accumulated<F16>(table(), rows, dim, count);
       }
     }
   }

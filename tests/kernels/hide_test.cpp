@@ -10,7 +10,7 @@ namespace mha::test {
 namespace {
 
 class HideTest : public LeafTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, HideTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, HideTest, testing::ValuesIn(leaf_params()), isa_name);
 
 constexpr Index kKeys[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 64};
 
@@ -20,12 +20,12 @@ TEST_P(HideTest, AddBiasAddsAndHides) {
     const Guarded<float> before = normals(keys == 0 ? 0 : (keys - 1) * ld + lanes(), 1);
     if (keys > 2) before[0] = kNaN;  // hidden below
     std::vector<Guarded<float>> bias;
-    std::vector<const float*> pointers;
+    const Guarded<const float*> pointers(lanes(), leaf_guard);
     for (Index l = 0; l < lanes(); ++l) {
       bias.push_back(normals(keys, static_cast<std::uint64_t>(l) + 2));
       for (Index k = 0; k < keys; k += 3) bias.back()[k] = -kInf;
       if (keys > 1) bias.back()[1] = -FLT_MAX;  // only a very small number
-      pointers.push_back(bias.back().data());
+      pointers[l] = bias.back().data();
     }
     const Guarded<float> scores = copy_of(before);
     table().add_bias(scores.data(), ld, keys, pointers.data());
@@ -47,8 +47,8 @@ TEST_P(HideTest, HideOutsideSelects) {
     for (const Index keys : kKeys) {
       const Index ld = (vectors + 1) * lanes();
       const Guarded<float> before = normals(keys == 0 ? 0 : (keys - 1) * ld + vectors * lanes(), 1);
-      const Guarded<std::int32_t> lo(vectors * lanes());
-      const Guarded<std::int32_t> hi(vectors * lanes());
+      const Guarded<std::int32_t> lo(vectors * lanes(), leaf_guard);
+      const Guarded<std::int32_t> hi(vectors * lanes(), leaf_guard);
       for (Index l = 0; l < vectors * lanes(); ++l) {
         lo[l] = static_cast<std::int32_t>(l * 5 % (keys + 3)) - 2;                           // before, inside and beyond the strip
         hi[l] = l % 4 == 0 ? lo[l] : lo[l] + static_cast<std::int32_t>(l * 3 % (keys + 2));  // some see nothing
@@ -78,7 +78,7 @@ TEST_P(HideTest, HideBitsSelects) {
   for (const Index keys : kKeys) {
     const Index ld = 2 * lanes();
     const Guarded<float> before = normals(keys == 0 ? 0 : (keys - 1) * ld + lanes(), 1);
-    const Guarded<std::uint16_t> visible(keys);
+    const Guarded<std::uint16_t> visible(keys, leaf_guard);
     for (Index k = 0; k < keys; ++k) visible[k] = static_cast<std::uint16_t>(40503 * (k + 1) % 65536);
     if (keys > 0) {
       visible[0] = 0;

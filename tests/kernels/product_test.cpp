@@ -8,7 +8,7 @@ namespace mha::test {
 namespace {
 
 class ProductTest : public LeafTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, ProductTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, ProductTest, testing::ValuesIn(leaf_params()), isa_name);
 
 constexpr Index kDims[] = {1, 2, 3, 7, 8, 16, 17, 33, 64, 67};
 constexpr Index kCounts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 31, 67};
@@ -125,8 +125,8 @@ TEST_P(ProductTest, LinearRowsDoNotDependOnTheirNeighbours) {
   const Guarded<float> x = normals(count * dim, 1);
   const Guarded<float> panel = normals(dim * width, 2);
   const Guarded<float> init = normals(width, 3);
-  const Guarded<float> together(count * width);
-  const Guarded<float> alone(width);
+  const Guarded<float> together(count * width, leaf_guard);
+  const Guarded<float> alone(width, leaf_guard);
   table().linear({x.data(), dim, count, dim}, panel.data(), init.data(), width, together.data(), width);
   for (Index r = 0; r < count; ++r) {
     table().linear({x.data() + r * dim, dim, 1, dim}, panel.data(), init.data(), width, alone.data(), width);
@@ -179,8 +179,8 @@ TEST_P(ProductTest, AccumulateVisibleLeavesHiddenPairsOut) {
       const Guarded<float> weights = normals((count - 1) * ld + lanes(), 2);
       const Guarded<float> before = normals((dim - 1) * ld + lanes(), 3);
       const Guarded<float> acc = copy_of(before);
-      std::vector<std::uint16_t> visible(static_cast<std::size_t>(count));
-      for (Index k = 0; k < count; ++k) visible[static_cast<std::size_t>(k)] = static_cast<std::uint16_t>(0x5A3C >> (k % 5));
+      const Guarded<std::uint16_t> visible(count, leaf_guard);
+      for (Index k = 0; k < count; ++k) visible[k] = static_cast<std::uint16_t>(0x5A3C >> (k % 5));
       visible[0] = 0;  // nobody sees key 0
       for (Index d = 0; d < dim; ++d) values[d] = d % 2 == 0 ? kNaN : kInf;
       table().accumulate_visible({values.data(), dim, count, dim}, weights.data(), ld, visible.data(), acc.data());
@@ -189,7 +189,7 @@ TEST_P(ProductTest, AccumulateVisibleLeavesHiddenPairsOut) {
           double exact = static_cast<double>(before[d * ld + l]);
           double magnitude = std::abs(exact);
           for (Index k = 0; k < count; ++k) {
-            if ((visible[static_cast<std::size_t>(k)] >> l & 1) == 0) continue;
+            if ((visible[k] >> l & 1) == 0) continue;
             const double product = static_cast<double>(values[k * dim + d]) * static_cast<double>(weights[k * ld + l]);
             exact += product;
             magnitude += std::abs(product);

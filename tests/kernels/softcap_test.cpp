@@ -10,7 +10,7 @@ namespace mha::test {
 namespace {
 
 class SoftcapTest : public LeafTest {};
-INSTANTIATE_TEST_SUITE_P(Isa, SoftcapTest, testing::ValuesIn(kernel_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(Isa, SoftcapTest, testing::ValuesIn(leaf_params()), isa_name);
 
 std::vector<float> sweep(float cap) {
   std::vector<float> scores;
@@ -53,16 +53,20 @@ TEST_P(SoftcapTest, SpecialValues) {
   }
 }
 
-/// Every vector of the panel, and nothing beyond the keys.
+/// Every vector of the panel, and nothing beside or beyond it.
 TEST_P(SoftcapTest, WholePanels) {
-  const Index ld = lanes() * table().panel_vectors;
-  const Guarded<float> scores = filled((2 + 1) * ld, 4.0F);
-  table().softcap(scores.data(), ld, table().panel_vectors, 2, 1.0F);
-  for (Index i = 0; i < 3 * ld; ++i) {
-    if (i < 2 * ld) {
-      EXPECT_LT(scores.begin()[i], 1.0F);
-    } else {
-      EXPECT_EQ(scores.begin()[i], 4.0F);
+  for (int vectors = 1; vectors <= table().panel_vectors; ++vectors) {
+    for (const Index keys : {0, 1, 2, 7}) {
+      const Index ld = (vectors + 1) * lanes();
+      const Guarded<float> scores = filled(keys == 0 ? 0 : (keys - 1) * ld + vectors * lanes(), 4.0F);
+      table().softcap(scores.data(), ld, vectors, keys, 1.0F);
+      for (Index i = 0; i < static_cast<Index>(scores.size()); ++i) {
+        if (i % ld < vectors * lanes()) {
+          ASSERT_LT(scores[i], 1.0F);
+        } else {
+          ASSERT_EQ(scores[i], 4.0F);
+        }
+      }
     }
   }
 }

@@ -73,14 +73,16 @@ class IsaScope {
 /// A fixture whose parameter is the name of the ISA in use during the test.
 class IsaTest : public testing::TestWithParam<std::string> {
  protected:
+  /// For fixtures whose parameter says more than the ISA.
+  virtual std::string isa() const { return GetParam(); }
   void SetUp() override {
-    if (isa_is_supported(GetParam())) {
+    if (isa_is_supported(isa())) {
       before_ = std::string(current_isa());
-      use_isa(GetParam());
+      use_isa(isa());
       return;
     }
-    if (isa_is_required(GetParam())) FAIL() << "MHA_REQUIRE_ISA names " << GetParam() << ", which this CPU does not support";
-    GTEST_SKIP() << "this CPU does not support " << GetParam();
+    if (isa_is_required(isa())) FAIL() << "MHA_REQUIRE_ISA names " << isa() << ", which this CPU does not support";
+    GTEST_SKIP() << "this CPU does not support " << isa();
   }
   void TearDown() override {
     if (!before_.empty()) use_isa(before_);

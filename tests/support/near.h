@@ -2,6 +2,7 @@
 // No test states a number of its own.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -147,6 +148,10 @@ inline double forward_tolerance(DType storage) {
 
 /// A sum of `length` products in f32, relative to the sum of their absolute values: length roundings of the adds, one of the multiply.
 inline double dot_tolerance(Index length, DType dtype = DType::F32) { return static_cast<double>(length + 1) * unit_roundoff(dtype); }
+
+/// Relative error allowed to exp(x): 4 roundings for the polynomial, its coefficients and the last product; and |x| roundings because
+/// x * log2(e) is rounded before its whole part is taken off, a quarter more because log2(e) as an f32 is off by 0.23 roundings.
+inline double exp_tolerance(double x) { return (4 + 1.25 * std::abs(x)) * unit_roundoff(DType::F32); }
 
 /// Bound on one element of attention's output, relative to sum over keys of weight * |v|. Each score is off by (head_dim + 3) roundings
 /// of `score_magnitude` = max over keys of (scale * sum |q d| |k d| + |bias|), which exp turns into a relative error, twice (numerator

@@ -47,13 +47,21 @@ fuzz() {
   return $bad
 }
 
-# Only inputs that reach an edge which nothing in the corpus reaches: counters would keep thousands.
+# Only inputs that reach an edge which nothing in the corpus reaches (counters would keep thousands), those first that reach the most, up
+# to 100 files a reader.
 keep() {
-  local name
+  local name corpus merged file
   for name in $names; do
-    "$targets/mha_fuzz_$name" -merge=1 -use_counters=0 -max_len=4096 "$root/tests/fuzz/corpus/$name" "$found/$name" >"$logs/fuzz-keep.log" 2>&1 ||
+    corpus=$root/tests/fuzz/corpus/$name merged=$build/fuzz/merged/$name
+    rm -rf "$merged"
+    mkdir -p "$merged"
+    cp "$corpus"/* "$merged"
+    "$targets/mha_fuzz_$name" -set_cover_merge=1 -use_counters=0 -max_len=4096 "$merged" "$found/$name" >"$logs/fuzz-keep.log" 2>&1 ||
       fail "merging failed (log: $logs/fuzz-keep.log)"
-    echo "$name: $(find "$root/tests/fuzz/corpus/$name" -type f | wc -l) files, $(du -sb "$root/tests/fuzz/corpus/$name" | cut -f 1) bytes"
+    for file in $(ls -tr "$merged"); do  # libFuzzer writes the best first
+      [ "$(find "$corpus" -type f | wc -l)" -ge 100 ] || [ -e "$corpus/$file" ] || cp "$merged/$file" "$corpus/"
+    done
+    echo "$name: $(find "$corpus" -type f | wc -l) files, $(find "$corpus" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }') bytes"
   done
 }
 

@@ -2,6 +2,7 @@
 // model alone, ids and tokens are looked up in both. Ordered maps, as a hostile file could choose ids that all fall into one hash bucket.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,7 +17,7 @@ class Vocabulary {
  public:
   static constexpr Index kMostId = (Index{1} << 31) - 1;
   static constexpr std::size_t kMostBytes = 1000;  // of a token: every occurrence in a text is a copy of it
-  enum class Kind { Model, Added };
+  enum class Kind : std::uint8_t { Model, Added };
   using Ids = std::map<std::string, Index, std::less<>>;
 
   /// False, with nothing changed, where the token or the id is there already.

@@ -59,7 +59,8 @@ WordPiece WordPiece::read(const JsonFields& file, Vocabulary& vocabulary) {
                                       ", an integer from 0 to ", Vocabulary::kMostId, " was expected"));
     }
     if (!vocabulary.add(Vocabulary::Kind::Model, token, *id)) {
-      fields.fail("vocab", core::join("id ", *id, " belongs to both ", printable(*vocabulary.token(*id)), " and ", printable(token)));
+      fields.fail("vocab",
+                  core::join("id ", *id, " belongs to both ", printable(vocabulary.token(*id).value()), " and ", printable(token)));
     }
   }
   const std::string unknown = fields.text("unk_token");

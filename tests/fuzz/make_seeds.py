@@ -52,6 +52,8 @@ def safetensors_seeds():
         "torch": torch_layer("F32", 2),
         "torch-widths": torch_layer("BF16", 2, 3),
         "header-too-long": struct.pack("<Q", 1 << 62) + b"{}",
+        "header-one-byte-more": struct.pack("<Q", 3) + b"{}",
+        "data-one-byte-less": safetensors({"b": ("BOOL", [3])})[:-1],
         "no-header": b"\x02",
     }
 

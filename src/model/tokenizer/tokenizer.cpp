@@ -88,7 +88,7 @@ struct Tokenizer::Impl {
     word_piece.split(word, pieces);
     to.begin_word();
     for (const auto& piece : pieces) {
-      to.add(piece.id, std::string(vocabulary.token(piece.id).value()), word.subspan(piece.begin, piece.end - piece.begin));
+      to.add(piece.token->second, piece.token->first, word.subspan(piece.begin, piece.end - piece.begin));
     }
   }
 };

@@ -19,13 +19,16 @@ class Vocabulary {
   static constexpr std::size_t kMostBytes = 1000;  // of a token: every occurrence in a text is a copy of it
   enum class Kind : std::uint8_t { Model, Added };
   using Ids = std::map<std::string, Index, std::less<>>;
+  using Entry = Ids::value_type;  // a token and its id
 
   /// False, with nothing changed, where the token or the id is there already.
   bool add(Kind kind, std::string_view token, Index id) {
-    if (tokens_.contains(id) || this->id(token)) return false;
-    const auto [place, is_new] = (kind == Kind::Model ? model_ids_ : added_ids_).try_emplace(std::string(token), id);
-    tokens_.emplace(id, place->first);
-    return is_new;
+    if (this->id(token)) return false;
+    const auto [place, is_new] = tokens_.try_emplace(id);
+    if (!is_new) return false;
+    Ids& ids = kind == Kind::Model ? model_ids_ : added_ids_;
+    place->second = ids.emplace_hint(ids.end(), token, id)->first;  // a vocabulary is read in its order
+    return true;
   }
   std::optional<Index> id(std::string_view token) const {
     const auto added = find(added_ids_, token);
@@ -35,7 +38,7 @@ class Vocabulary {
     const auto place = tokens_.find(id);
     return place == tokens_.end() ? std::nullopt : std::optional(place->second);
   }
-  /// The model's own tokens in byte order; the strings never move.
+  /// The model's own tokens in byte order; an entry never moves.
   const Ids& model_ids() const { return model_ids_; }
   Index size() const { return static_cast<Index>(tokens_.size()); }
 

@@ -28,7 +28,7 @@ void WordPiece::split(std::span<const Letter> word, std::vector<WordPieceToken>&
   const std::size_t first_piece = pieces.size();
   const auto give_up = [&] {
     pieces.resize(first_piece);
-    pieces.push_back({unknown_id_, 0, word.size()});
+    pieces.push_back({unknown_, 0, word.size()});
   };
   if (word.size() > most_letters_) return give_up();
   const std::string text = encode_utf8(word);
@@ -37,7 +37,7 @@ void WordPiece::split(std::span<const Letter> word, std::vector<WordPieceToken>&
     const Piece* const piece = longest_beginning(begin == 0 ? beginnings_ : continuations_, rest);
     if (piece == nullptr) return give_up();
     const auto letters = static_cast<std::size_t>(std::count_if(piece->text.begin(), piece->text.end(), begins_letter));
-    pieces.push_back({piece->id, begin, begin + letters});
+    pieces.push_back({piece->token, begin, begin + letters});
     begin += letters;
     rest.remove_prefix(piece->text.size());
   }
@@ -64,14 +64,15 @@ WordPiece WordPiece::read(const JsonFields& file, Vocabulary& vocabulary) {
     }
   }
   const std::string unknown = fields.text("unk_token");
-  const auto unknown_id = vocabulary.id(unknown);
-  if (!unknown_id) fields.fail("unk_token", printable(unknown) + " is not in the vocabulary");
-  model.unknown_id_ = *unknown_id;
+  const auto place = vocabulary.model_ids().find(unknown);
+  if (place == vocabulary.model_ids().end()) fields.fail("unk_token", printable(unknown) + " is not in the vocabulary");
+  model.unknown_ = &*place;
   const std::string prefix = fields.text("continuing_subword_prefix");
   model.most_letters_ = static_cast<std::size_t>(fields.integer("max_input_chars_per_word", 0, Vocabulary::kMostId));
-  for (const auto& [token, id] : vocabulary.model_ids()) {
-    model.beginnings_.push_back({token, id});
-    if (token.starts_with(prefix)) model.continuations_.push_back({std::string_view(token).substr(prefix.size()), id});
+  for (const Vocabulary::Entry& entry : vocabulary.model_ids()) {
+    const std::string_view token = entry.first;
+    model.beginnings_.push_back({token, &entry});
+    if (token.starts_with(prefix)) model.continuations_.push_back({token.substr(prefix.size()), &entry});
   }
   return model;
 }

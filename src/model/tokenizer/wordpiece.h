@@ -11,9 +11,9 @@
 
 namespace mha::model {
 
-/// One piece of a word: its token and the letters [begin, end) of the word.
+/// One piece of a word: its token, as the vocabulary holds it, and the letters [begin, end) of the word.
 struct WordPieceToken {
-  Index id = 0;
+  const Vocabulary::Entry* token = nullptr;
   std::size_t begin = 0;
   std::size_t end = 0;
 };
@@ -29,12 +29,12 @@ class WordPiece {
 
  private:
   struct Piece {
-    std::string_view text;  // of the vocabulary's string
-    Index id = 0;
+    std::string_view text;  // of the token's string
+    const Vocabulary::Entry* token = nullptr;
   };
   static const Piece* longest_beginning(std::span<const Piece> pieces, std::string_view text);
 
-  Index unknown_id_ = 0;
+  const Vocabulary::Entry* unknown_ = nullptr;
   std::size_t most_letters_ = 0;  // of a word; longer ones are unknown
   // Sorted by text: what may begin a word, and what may continue one, without the prefix that such tokens have.
   std::vector<Piece> beginnings_, continuations_;

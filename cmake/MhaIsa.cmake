@@ -4,7 +4,8 @@
 set_property(GLOBAL PROPERTY MHA_ISAS "")
 
 # mha_add_isa(<name> [FLAGS <flag>...] [NEEDS <feature>...]): compiles isa_<name>.cpp of the calling room into `mha` with these flags and
-# registers it as usable where the CPU and operating system have all features (names of __builtin_cpu_supports). Call best first.
+# registers it as usable where the CPU and operating system have all features (names of __builtin_cpu_supports, and f16c, which clang's
+# does not know: dispatch.cpp asks the CPU itself). Call best first.
 # The warnings that are off are false with AVX-512 intrinsics (GCC PR105593).
 function(mha_add_isa name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FLAGS;NEEDS")
@@ -17,7 +18,11 @@ function(mha_add_isa name)
   set_source_files_properties(${file} TARGET_DIRECTORY mha PROPERTIES COMPILE_OPTIONS "${options}")
   set(supported true)
   foreach(feature ${arg_NEEDS})
-    string(APPEND supported " && __builtin_cpu_supports(\"${feature}\")")
+    if(feature STREQUAL "f16c")
+      string(APPEND supported " && cpu_has_f16c()")
+    else()
+      string(APPEND supported " && __builtin_cpu_supports(\"${feature}\")")
+    endif()
   endforeach()
   set_property(GLOBAL APPEND_STRING PROPERTY MHA_ISAS "MHA_ISA(${name}, (${supported}))\n")
 endfunction()

@@ -83,7 +83,7 @@ std::string walk_text(const LayerWalk& walk, const Terminal& terminal) {
     out += fmt::format("{:<9}{:<31}", step.name, formula);
     out += step.one_head ? fmt::format("{:<20}{}\n", to_string(step.shape), to_string(*step.one_head)) : to_string(step.shape) + "\n";
   }
-  out += "\n";
+  out += '\n';
   const bool same = walk.y.shape() == walk.x.shape();
   out += fmt::format("The output's shape {} the input's.\n", same ? "equals" : "DIFFERS from");
   out += fmt::format("Every row of weights sums to 1 (largest deviation {:.1e}).\n", walk.row_sums_off);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace mha::app {
 namespace {
@@ -63,7 +64,7 @@ std::string draw_block(const Grid& grid, const Block& block, int label, const Te
 }
 
 char tenths(double share_of_top) {
-  const int tenth = static_cast<int>(share_of_top * 10.0 + 0.5);
+  const int tenth = static_cast<int>(std::lround(share_of_top * 10.0));
   return tenth <= 0 ? '.' : tenth > 9 ? '#' : static_cast<char>('0' + tenth);
 }
 

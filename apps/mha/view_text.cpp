@@ -129,6 +129,7 @@ std::string links_text(const View& view, const Terminal& terminal) {
   }
   for (const WordLinks& links : view.links) {
     std::vector<std::string> items;
+    items.reserve(links.to.size() + 1);
     for (const StandingLink& link : links.to) items.push_back(&link == &links.to.back() ? item(link) : pad_right(item(link), item_width));
     if (items.empty()) items.push_back(fmt::format("none: there is no other {}", unit));
     out +=

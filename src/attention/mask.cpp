@@ -98,6 +98,8 @@ template <class... Fn>
 struct Overload : Fn... {
   using Fn::operator()...;
 };
+template <class... Fn>
+Overload(Fn...) -> Overload<Fn...>;  // clang below 17 does not deduce an aggregate's arguments
 
 void check(const Rule& rule) {
   std::visit(

@@ -8,6 +8,10 @@
 #include "kernels/table.h"
 #include "mha/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace mha {
 
 namespace kernels {
@@ -23,6 +27,17 @@ struct Choice {
   Isa isa;
   const kernels::KernelTable* table;  // null: the reference
 };
+
+#if defined(__x86_64__)
+// Whether the operating system keeps the registers that F16C works on is what the features asked beside it tell.
+bool cpu_has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 const auto& choices() {
   static const auto list = std::to_array<Choice>({

@@ -2,16 +2,19 @@
 #include "model/checked_tensor.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/check.h"
 
 namespace mha::model {
 namespace {
 
+// A file's shape may be of any rank; a message stays a line.
 std::string shape_text(const std::vector<Index>& shape) {
+  constexpr std::size_t kMost = 8;
   std::string text;
-  for (const Index size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
+  for (const Index size : std::span(shape).first(std::min(shape.size(), kMost))) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + (shape.size() > kMost ? ", ...]" : "]");
 }
 
 }  // namespace

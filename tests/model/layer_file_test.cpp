@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
+
 #include "mha/error.h"
 #include "model/encoder_case.h"
 #include "support/errors.h"
@@ -170,6 +173,20 @@ TEST(LayerFile, MissingTensorsAndWrongShapesAreNamed) {
       }
     }
   }
+}
+
+TEST(LayerFile, AShapeOfAnyRankIsCutInTheMessage) {
+  std::string ones = "1";
+  for (int i = 1; i < 10'000; ++i) ones += ",1";
+  const std::string header = R"({"wq":{"dtype":"F32","shape":[)" + ones + R"(],"data_offsets":[0,4]}})";
+  const std::uint64_t length = header.size();
+  std::string bytes(sizeof length, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  const TempFolder folder;
+  write_text(folder.file("x"), bytes + header + std::string(4, '\0'));
+  const std::string text = text_of<FormatError>([&] { load_layer(SafetensorsFile(folder.file("x")), "", torch_config("packed")); });
+  EXPECT_TRUE(mentions(text, "wq", "[1, 1, 1, 1, 1, 1, 1, 1, ...]"));
+  EXPECT_LT(text.size(), 400U);
 }
 
 TEST(LayerFile, BiasesMustBeWhatTheConfigSays) {

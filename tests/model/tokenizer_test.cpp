@@ -179,6 +179,30 @@ TEST_F(TokenizerTest, TimeIsLinear) {
   }
 }
 
+// The same for files made to be slow. All of this took from seconds to hours.
+TEST_F(TokenizerTest, TimeIsLinearWithHostileFiles) {
+  const auto start = std::chrono::steady_clock::now();
+  json file = small_file();
+  // Ids that all fell into one bucket of a hash table, whose sizes are known primes.
+  for (int i = 1; i <= 40'000; ++i) file["model"]["vocab"]["t" + std::to_string(i)] = i * 42'043;
+  EXPECT_EQ(load(file).size(), 40'019);
+  file = small_file();
+  file["added_tokens"].push_back({{"id", 19},
+                                  {"content", " "},
+                                  {"special", false},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", true},
+                                  {"normalized", false}});
+  EXPECT_EQ(load(file).encode(std::string(1'000'000, ' '), false).size(), 1U);
+  file = small_file();
+  file["model"]["max_input_chars_per_word"] = 1'000'000'000;
+  file["model"]["vocab"][std::string(1000, 'x')] = 19;
+  EXPECT_EQ(load(file).encode("saw" + std::string(1'000'000, 's'), false).size(), 1'000'001U);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 60.0);
+}
+
 TEST_F(TokenizerTest, RefusesOtherTypesAndSaysWhatIsSupported) {
   EXPECT_TRUE(mentions(refused([](json& f) { f["normalizer"]["type"] = "NFKC"; }), "normalizer.type", "'NFKC'", "BertNormalizer"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["pre_tokenizer"]["type"] = "ByteLevel"; }), "pre_tokenizer.type", "'ByteLevel'",
@@ -221,12 +245,48 @@ TEST_F(TokenizerTest, RefusesBrokenAddedTokensAndFrames) {
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"] = json::array(); }), "single", "none"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][1]["Sequence"]["id"] = "B"; }), "single", "sequence A once"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][2] = f["post_processor"]["single"][1]; }), "sequence A once"));
-  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][0]["SpecialToken"]["id"] = "[NO]"; }), "special_tokens.[NO]",
+  EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["single"][0]["SpecialToken"]["id"] = "[NO]"; }), "special_tokens.'[NO]'",
                        "missing"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["special_tokens"]["[CLS]"]["ids"] = {1, 2}; }), "ids", "2 entries"));
   EXPECT_TRUE(mentions(refused([](json& f) { f["post_processor"]["special_tokens"]["[CLS]"]["ids"] = {-2}; }), "entry 0"));
   EXPECT_TRUE(mentions(
       refused([](json& f) { f["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"[CLS]", 2}}, {"sep", {"[SEP]"}}}; }), "sep"));
+}
+
+// What a file of some kilobytes could make of a short text: gigabytes.
+TEST_F(TokenizerTest, RefusesWhatGrowsOutOfProportion) {
+  const std::string longest(1000, 'x');
+  const std::string longer(1001, 'x');
+  json file = small_file();
+  file["model"]["vocab"][longest] = 19;
+  EXPECT_EQ(load(file).encode(longest, false).size(), 1U);
+  EXPECT_TRUE(mentions(refused([&](json& f) { f["model"]["vocab"][longer] = 19; }), "model.vocab", "1001 bytes"));
+  EXPECT_TRUE(mentions(refused([&](json& f) {
+                         f["added_tokens"][1]["content"] = longer;
+                         f["added_tokens"][1]["id"] = 19;
+                       }),
+                       "added_tokens[1].content", "1001 bytes"));
+  EXPECT_TRUE(
+      mentions(refused([&](json& f) { f["post_processor"]["special_tokens"]["[CLS]"]["tokens"] = {longer}; }), "'[CLS]'.ids", "entry 0"));
+  const auto frame = [](json& f, int times) {
+    json& cls = f["post_processor"]["special_tokens"]["[CLS]"];
+    cls["ids"] = std::vector<int>(100, 2);
+    cls["tokens"] = std::vector<std::string>(100, "[CLS]");
+    json& single = f["post_processor"]["single"];
+    for (int i = 1; i < times; ++i) single.insert(single.begin(), json(single[0]));
+  };
+  file = small_file();
+  frame(file, 10);
+  EXPECT_EQ(load(file).encode("").size(), 1001U);
+  EXPECT_TRUE(mentions(refused([&](json& f) { frame(f, 11); }), "more than 1000"));
+}
+
+// Names and shapes in messages are the file's: they are cut and made printable.
+TEST_F(TokenizerTest, MessagesAreOneLine) {
+  const std::string text =
+      refused([](json& f) { f["post_processor"]["single"][0]["SpecialToken"]["id"] = "\n" + std::string(10'000, 'x'); });
+  EXPECT_TRUE(mentions(text, "'\\x0axxx"));
+  EXPECT_LT(text.size(), 400U);
 }
 
 TEST_F(TokenizerTest, RefusesWhatIsNoJson) {

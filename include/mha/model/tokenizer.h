@@ -42,8 +42,9 @@ struct Encoding {
 
 class Tokenizer {
  public:
-  /// Throws IoError where the file cannot be read, FormatError (file, field) where it is malformed, contradicts itself, or asks for a
-  /// normalizer, pre-tokenizer, model or post-processor other than those above.
+  /// Throws IoError where the file cannot be read, FormatError (file, field) where it is malformed, contradicts itself, has a token of more
+  /// than 1000 bytes or a frame of more than 1000 tokens before or after the text, or asks for a normalizer, pre-tokenizer, model or
+  /// post-processor other than those above.
   static Tokenizer load(const std::string& path);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

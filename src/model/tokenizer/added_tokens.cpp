@@ -38,6 +38,7 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::span<const Letter> text, 
       while (begin > done && is_whitespace(text[begin - 1].code)) --begin;
     }
     if (token->strip_right) {
+      end = std::max(end, done);  // white space that the predecessor has swallowed is not gone through again
       while (end < text.size() && is_whitespace(text[end].code)) ++end;
     }
     begin = std::max(begin, done);  // a token of white space that its predecessor has swallowed
@@ -61,6 +62,9 @@ AddedTokens AddedTokens::read(const JsonFields& file, const Normalizer& normaliz
     const JsonFields fields(list[i], file.file(), core::join("added_tokens[", i, "]"));
     const std::string content = fields.text("content");
     const Index id = fields.integer("id", 0, Vocabulary::kMostId);
+    if (content.size() > Vocabulary::kMostBytes) {
+      fields.fail("content", core::join("has ", content.size(), " bytes, at most ", Vocabulary::kMostBytes, " are taken"));
+    }
     const auto known = vocabulary.id(content);
     if (known && *known != id) fields.fail("id", core::join("is ", id, ", but ", printable(content), " has the id ", *known));
     if (!known) {

@@ -2,6 +2,7 @@
 // words. Called by tokenizer.cpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +23,7 @@ class AddedTokens {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  enum class Stage { Original, Normalized };
+  enum class Stage : std::uint8_t { Original, Normalized };
 
   /// The parts of a text in order; at each place the longest token wins. `stage` says which tokens are looked for.
   std::vector<Part> split(std::span<const Letter> text, Stage stage) const;

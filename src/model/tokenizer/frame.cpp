@@ -13,15 +13,22 @@ const Json& list_at(const JsonFields& fields, const std::string& key) {
   return list;
 }
 
+bool is_token(const Json& value) { return value.is_string() && value.get_ref<const std::string&>().size() <= Vocabulary::kMostBytes; }
+
+constexpr std::size_t kMostFrameTokens = 1000;  // a template may name one token often, each time with all its ids
+
 // Appends all ids of the special token that the template calls `name`.
 void append_special(const JsonFields& tokens, const std::string& name, Index type, std::vector<FrameToken>& to) {
-  const JsonFields fields = tokens.object(name);
+  const Json* const token = tokens.find(name);
+  if (token == nullptr) tokens.fail(printable(name), "is missing");
+  const JsonFields fields(*token, tokens.file(), tokens.place() + "." + printable(name));
   const Json& ids = list_at(fields, "ids");
   const Json& texts = list_at(fields, "tokens");
   if (ids.size() != texts.size()) fields.fail("ids", core::join("has ", ids.size(), " entries, tokens has ", texts.size()));
+  if (ids.size() > kMostFrameTokens - to.size()) fields.fail("ids", core::join("makes a frame of more than ", kMostFrameTokens, " tokens"));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto id = to_integer(ids[i], 0, Vocabulary::kMostId);
-    if (!id || !texts[i].is_string()) fields.fail("ids", core::join("entry ", i, " of ids or tokens is no id or no string"));
+    if (!id || !is_token(texts[i])) fields.fail("ids", core::join("entry ", i, " of ids or tokens is no id or no token"));
     to.push_back({*id, texts[i].get<std::string>(), type});
   }
 }
@@ -51,7 +58,7 @@ Frame read_template(const JsonFields& fields) {
 FrameToken read_pair(const JsonFields& fields, const std::string& key) {
   const Json& pair = list_at(fields, key);
   const auto id = pair.size() == 2 ? to_integer(pair[1], 0, Vocabulary::kMostId) : std::nullopt;
-  if (!id || !pair[0].is_string()) fields.fail(key, "a token and its id were expected");
+  if (!id || !is_token(pair[0])) fields.fail(key, "a token and its id were expected");
   return {*id, pair[0].get<std::string>(), 0};
 }
 

@@ -1,6 +1,7 @@
 // BertPreTokenizer: cuts normalised text into words. Called by tokenizer.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 
@@ -9,7 +10,7 @@
 
 namespace mha::model {
 
-enum class PreTokenizer { None, Bert };
+enum class PreTokenizer : std::uint8_t { None, Bert };
 
 /// From the field "pre_tokenizer" of tokenizer.json; absent: a text is one word. Throws FormatError for any type but BertPreTokenizer.
 PreTokenizer read_pre_tokenizer(const JsonFields& file);

@@ -85,10 +85,10 @@ struct Tokenizer::Impl {
 
   void encode_word(std::span<const Letter> word, Collector& to) const {
     std::vector<model::WordPieceToken> pieces;
-    word_piece.split(word, vocabulary, pieces);
+    word_piece.split(word, pieces);
     to.begin_word();
     for (const auto& piece : pieces) {
-      to.add(piece.id, std::string(*vocabulary.token(piece.id)), word.subspan(piece.begin, piece.end - piece.begin));
+      to.add(piece.token->second, piece.token->first, word.subspan(piece.begin, piece.end - piece.begin));
     }
   }
 };

@@ -75,15 +75,13 @@ std::vector<std::size_t> byte_positions(const Letters& letters) {
   return positions;
 }
 
-void append_utf8(char32_t code, std::string& to) {
-  std::array<utf8proc_uint8_t, 4> bytes{};
-  const auto length = utf8proc_encode_char(as_int(code), bytes.data());
-  to.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(length));
-}
-
 std::string encode_utf8(std::span<const Letter> letters) {
   std::string text;
-  for (const Letter& letter : letters) append_utf8(letter.code, text);
+  for (const Letter& letter : letters) {
+    std::array<utf8proc_uint8_t, 4> bytes{};
+    const auto length = utf8proc_encode_char(as_int(letter.code), bytes.data());
+    text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(length));
+  }
   return text;
 }
 

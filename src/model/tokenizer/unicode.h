@@ -22,8 +22,9 @@ using Letters = std::vector<Letter>;
 Letters decode_utf8(std::string_view text);
 /// Bytes that each code point of valid UTF-8 begins at, and one entry more: the text's length.
 std::vector<std::size_t> byte_positions(const Letters& letters);
-void append_utf8(char32_t code, std::string& to);
 std::string encode_utf8(std::span<const Letter> letters);
+/// Whether a byte of valid UTF-8 is the first of a code point.
+inline bool begins_letter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
 bool is_whitespace(char32_t code);  // property White_Space
 bool is_dropped(char32_t code);     // control, format, private use; not tab, line feed, carriage return

@@ -1,12 +1,13 @@
 // Token <-> id: the model's own vocabulary and the tokens added to it. Owned by the tokenizer; WordPiece cuts words into tokens of the
-// model alone, ids and tokens are looked up in both.
+// model alone, ids and tokens are looked up in both. Ordered maps, as a hostile file could choose ids that all fall into one hash bucket.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "mha/tensor.h"
 
@@ -15,33 +16,33 @@ namespace mha::model {
 class Vocabulary {
  public:
   static constexpr Index kMostId = (Index{1} << 31) - 1;
-  enum class Kind { Model, Added };
+  static constexpr std::size_t kMostBytes = 1000;  // of a token: every occurrence in a text is a copy of it
+  enum class Kind : std::uint8_t { Model, Added };
+  using Ids = std::map<std::string, Index, std::less<>>;
+  using Entry = Ids::value_type;  // a token and its id
 
   /// False, with nothing changed, where the token or the id is there already.
   bool add(Kind kind, std::string_view token, Index id) {
-    if (tokens_.contains(id) || this->id(token)) return false;
-    const auto [place, is_new] = (kind == Kind::Model ? model_ids_ : added_ids_).try_emplace(std::string(token), id);
-    tokens_.emplace(id, place->first);
-    return is_new;
+    if (this->id(token)) return false;
+    const auto [place, is_new] = tokens_.try_emplace(id);
+    if (!is_new) return false;
+    Ids& ids = kind == Kind::Model ? model_ids_ : added_ids_;
+    place->second = ids.emplace_hint(ids.end(), token, id)->first;  // a vocabulary is read in its order
+    return true;
   }
-  std::optional<Index> model_id(std::string_view token) const { return find(model_ids_, token); }
   std::optional<Index> id(std::string_view token) const {
     const auto added = find(added_ids_, token);
-    return added ? added : model_id(token);
+    return added ? added : find(model_ids_, token);
   }
   std::optional<std::string_view> token(Index id) const {
     const auto place = tokens_.find(id);
     return place == tokens_.end() ? std::nullopt : std::optional(place->second);
   }
+  /// The model's own tokens in byte order; an entry never moves.
+  const Ids& model_ids() const { return model_ids_; }
   Index size() const { return static_cast<Index>(tokens_.size()); }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-  using Ids = std::unordered_map<std::string, Index, Hash, std::equal_to<>>;
-
   static std::optional<Index> find(const Ids& ids, std::string_view token) {
     const auto place = ids.find(token);
     return place == ids.end() ? std::nullopt : std::optional(place->second);
@@ -49,7 +50,7 @@ class Vocabulary {
 
   Ids model_ids_;
   Ids added_ids_;
-  std::unordered_map<Index, std::string_view> tokens_;  // views of the keys above, which never move
+  std::map<Index, std::string_view> tokens_;  // views of the keys above, which never move
 };
 
 }  // namespace mha::model

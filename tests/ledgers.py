@@ -78,7 +78,7 @@ def check_faults(tests):
         errors += [f"known_faults.txt: {fault} of the list is missing" for fault in wanted if fault not in seen]
         errors += [f"known_faults.txt: {fault} is not in the list" for fault in seen if fault not in wanted]
     parts = sum("tested in part" in line for line in listed)
-    print(f"faults: {len(tested)} tested, {len(listed)} listed ({parts} of them tested in part)")
+    print(f"counts: known faults: {len(tested)} tested, {len(listed)} listed ({parts} of them tested in part)")
     print("\n".join(listed))
     return errors
 
@@ -113,7 +113,7 @@ def check_numerics(tests):
             errors.append(f"{at}: a promise without a test")
     if promises == 0:
         errors.append("numerics.md: no promise was found")
-    print(f"numerics: {promises} promises, each with its test")
+    print(f"counts: docs/numerics.md: {promises} promises, each with its test")
     return errors
 
 

@@ -83,7 +83,7 @@ def main():
         if done.returncode != 0:
             failures += 1
             print(f"`{command}` fails: {done.stderr}")
-    print(f"{len(outputs)} commands, {shown} lines shown, {len(mentioned)} commands in running text, {failures} failures")
+    print(f"counts: docs/learn.md: {len(outputs)} commands, {shown} lines shown, {len(mentioned)} commands in running text, {failures} failures")
     if not outputs or not shown:
         print("the page shows nothing to run")
         return 1

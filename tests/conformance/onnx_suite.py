@@ -125,7 +125,7 @@ def main():
             bad |= set(found[reason]) ^ set(listed)
     wholly = sum(kind_of(one) is None and name not in bad for name, one in zip(names, lowered))
     passed = sum(name not in bad for name in names)
-    print(f"{passed} of {len(names)} pass ({wholly} of them wholly), listed:")
+    print(f"counts: ONNX Attention: {passed} of {len(names)} pass, {wholly} of them wholly; of {len(names) - wholly} one output is listed:")
     for reason, listed in found.items():
         print(f"  {len(listed)}: {reason}:\n    " + "\n    ".join(listed))
     files = len(list(SUITE.glob("*.npz")))

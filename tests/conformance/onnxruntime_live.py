@@ -136,7 +136,7 @@ def check_theirs(cases, verdicts, numbers):
 def report(named, agreed, answered):
     ours = sum(agreed.values())
     each = ", ".join(f"{op} {n}" for op, n in sorted(agreed.items()))
-    print(f"ONNX Runtime {onnxruntime.__version__} agrees on {ours} of {answered} it answered: {each}")
+    print(f"counts: ONNX Runtime {onnxruntime.__version__} agrees on {ours} of {answered} it answered: {each}")
     if onnxruntime.__version__ != VERSION:
         print(f"(disagreements.py was written for ONNX Runtime {VERSION})")
     print("disagreements (theirs):")

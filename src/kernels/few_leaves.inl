@@ -50,7 +50,8 @@ template <int K, int R, class Stored>
 
 /// `ahead`: whether to ask for keys to come, which one group of rows does for all.
 template <int R, class Stored>
-[[gnu::always_inline]] inline void scores_few_of(StoredRows rows, const float* queries, Index q_stride, float* scores, Index ld, bool ahead) {
+[[gnu::always_inline]] inline void scores_few_of(StoredRows rows, const float* queries, Index q_stride, float* scores, Index ld,
+                                                 bool ahead) {
   const auto* keys = static_cast<const Stored*>(rows.data);
   const Index stride = rows.stride, count = rows.count, dim = rows.dim;
   constexpr int K = kFewSums / R;

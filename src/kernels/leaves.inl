@@ -452,6 +452,7 @@ bool all_finite(Rows rows) {
 }
 
 #include "kernels/few_leaves.inl"
+#include "kernels/row_leaves.inl"
 
 constexpr KernelTable leaf_table(const char* name) {
   return {
@@ -477,6 +478,7 @@ constexpr KernelTable leaf_table(const char* name) {
       .rescale = rescale,
       .scores_few = {scores_few<float>, scores_few<Isa::Bf16>, scores_few<Isa::F16>},
       .accumulate_few = {accumulate_few<float>, accumulate_few<Isa::Bf16>, accumulate_few<Isa::F16>},
+      .gelu = gelu,
       .all_finite = all_finite,
   };
 }

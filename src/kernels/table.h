@@ -113,6 +113,9 @@ struct KernelTable {
   void (*accumulate_few[kStorages])(StoredRows values, const float* weights, Index ld, int rows, const float* alpha, float* acc,
                                     Index a_stride);
 
+  /// x[i] = x[i] * Phi(x[i]), Phi the normal distribution function; NaN stays NaN, -inf gives 0.
+  void (*gelu)(float* x, Index count);
+
   /// Whether all elements are finite.
   bool (*all_finite)(Rows rows);
 };

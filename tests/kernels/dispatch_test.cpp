@@ -69,14 +69,16 @@ TEST_P(TableTest, IsComplete) {
   for (int storage = 0; storage < kernels::kStorages; ++storage) {
     EXPECT_NE(table.load_rows[storage], nullptr);
     EXPECT_NE(table.store_row[storage], nullptr);
+    EXPECT_NE(table.scores_few[storage], nullptr);
+    EXPECT_NE(table.accumulate_few[storage], nullptr);
   }
   for (const auto leaf :
        {reinterpret_cast<void*>(table.load_queries), reinterpret_cast<void*>(table.store_rows), reinterpret_cast<void*>(table.scores),
         reinterpret_cast<void*>(table.linear), reinterpret_cast<void*>(table.add_bias), reinterpret_cast<void*>(table.hide_outside),
         reinterpret_cast<void*>(table.hide_bits), reinterpret_cast<void*>(table.row_max), reinterpret_cast<void*>(table.softmax_update),
         reinterpret_cast<void*>(table.exp_minus), reinterpret_cast<void*>(table.accumulate),
-        reinterpret_cast<void*>(table.accumulate_visible), reinterpret_cast<void*>(table.rescale),
-        reinterpret_cast<void*>(table.all_finite)}) {
+        reinterpret_cast<void*>(table.accumulate_visible), reinterpret_cast<void*>(table.rescale), reinterpret_cast<void*>(table.softcap),
+        reinterpret_cast<void*>(table.gelu), reinterpret_cast<void*>(table.all_finite)}) {
     EXPECT_NE(leaf, nullptr);
   }
 }

@@ -95,7 +95,13 @@ kernels::Rows fetch(const kernels::KernelTable& kernels, const Block& block, flo
 
 StoredBlock StoredBlock::slice(Index first, Index count) const {
   const Index item = storage == kernels::Storage::F32 ? 4 : 2;
-  return {{static_cast<const std::byte*>(rows.data) + first * rows.stride * item, rows.stride, count, rows.dim}, storage};
+  kernels::Soon soon = rows.soon;
+  if (soon.data != nullptr) soon.data = static_cast<const std::byte*>(soon.data) + first * soon.stride;
+  return {{static_cast<const std::byte*>(rows.data) + first * rows.stride * item, rows.stride, count, rows.dim, soon}, storage};
+}
+
+kernels::Soon soon(const Block& block) {
+  return {block.first, block.stride * block.from->item, block.from->stride[3] == 1 ? block.dim * block.from->item : 0};
 }
 
 StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy) {

@@ -69,6 +69,8 @@ struct StoredBlock {
   /// Rows [first, first + count).
   StoredBlock slice(Index first, Index count) const;
 };
+/// The block as something to ask for ahead of use; of rows that are not contiguous nothing.
+kernels::Soon soon(const Block& block);
 /// The block as it lies in memory where its rows are contiguous, else copied to `copy` (rows * dim floats).
 StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy);
 

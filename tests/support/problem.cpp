@@ -290,9 +290,9 @@ Results run(const Instance& instance, Ask ask) {
   return run(instance, workspace, ask);
 }
 
-Results oracle(const Instance& instance) {
+Results oracle(const Instance& instance, Ask ask) {
   Workspace workspace(serial_executor());
-  Results results(instance.problem(), DType::F64, DType::F64);
+  Results results(instance.problem(), DType::F64, DType::F64, ask);
   attention::reference_forward(instance.spec(), instance.inputs(), results.outputs(), workspace);
   return results;
 }

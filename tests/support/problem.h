@@ -130,8 +130,8 @@ void fill_normal(const TensorView& view, std::uint64_t seed);
 /// attention_forward under the ISA in use.
 Results run(const Instance& instance, Workspace& workspace, Ask ask = {});
 Results run(const Instance& instance, Ask ask = {});
-/// The same by the double reference, all outputs f64.
-Results oracle(const Instance& instance);
+/// The same by the double reference, outputs f64.
+Results oracle(const Instance& instance, Ask ask = {});
 
 /// Empty where `got` is as near to the oracle as near.h demands, element by element; else what is wrong, and where.
 std::string mismatch(const Instance& instance, const Results& got);

@@ -2,14 +2,15 @@
 time. Knows nothing of attention and of no library; main.py calls compare()."""
 
 import itertools
+import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Callable
 
 import numpy as np
 
 SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long
-IDLE_SHARE = 0.05      # a process that uses less of a core than this has no spinning threads
 OTHER_THREADS = 0.02   # work outside the calling thread that still counts as none
 
 
@@ -57,17 +58,28 @@ class Outcome:
         return np.array([getattr(sample, self.clock) for sample in self.ours])
 
 
+def runnable():
+    """How many threads of this process, but for the calling one, run or wait for a core."""
+    count, own = 0, threading.get_native_id()
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it has ended since
+            continue
+        count += int(text.split()[0]) != own and text.rpartition(")")[2].split()[0] == "R"
+    return count
+
+
 def settle():
-    """Waits until no thread of this process spins any more: OpenMP, TBB and ONNX Runtime keep their workers awake for a while after a call,
-    which is their right, but not in another side's time. Asking the clock needs no knowledge of anybody's settings."""
-    idle = 0
-    for _ in range(200):
-        wall, used = time.perf_counter(), time.process_time()
+    """Waits until no other thread of this process wants a core: OpenMP, TBB and ONNX Runtime keep their workers awake for a while after a
+    call, which is their right, but not in another side's time. Asking the system needs no knowledge of anybody's settings."""
+    quiet = 0
+    for _ in range(500):
         time.sleep(0.002)
-        idle = idle + 1 if time.process_time() - used < IDLE_SHARE * (time.perf_counter() - wall) else 0
-        if idle == 2:
+        quiet = 0 if runnable() else quiet + 1
+        if quiet == 2:
             return
-    raise RuntimeError("a thread of this process still works 0.4 s after the last call: no fair comparison is possible")
+    raise RuntimeError("a thread of this process still works 1 s after the last call: no fair comparison is possible")
 
 
 def take(side, repeats):

@@ -68,7 +68,7 @@ def header(chosen, ours, rivals):
         print("clock    CPU time of the calling thread where both sides worked in no other (checked), else wall time, marked w")
     else:
         print("clock    wall time; each sample follows an uncounted call, so pools are hot")
-    print("pools    all as by default; before each sample the process must have fallen idle, so nobody spins in another's time")
+    print("pools    all as by default; before each sample every other thread must have gone to sleep, so nobody spins in another's time")
     print("calls    one Python call each (ctypes; torch op; ORT run_with_iobinding; OpenVINO infer): 1 to 30 us, which counts below 0.1 ms",
           flush=True)
 

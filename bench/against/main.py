@@ -2,8 +2,7 @@
 bench/rivals, which builds the library and sets up the Python environment. Shapes are in cases.py, the way of measuring in alternate.py,
 each side in a file of its own (ours.py, torch_side.py, onnxruntime_side.py, openvino_side.py).
 
-ggml is left out: its Python packages (llama-cpp-python) come as source only where this was written, and compiling them takes longer than
-everything else here together."""
+ggml is left out: llama-cpp-python has no wheel, only source that brings llama.cpp along to be compiled (looked up at version 0.3.36)."""
 
 import argparse
 import gc

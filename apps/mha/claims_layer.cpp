@@ -98,9 +98,9 @@ std::vector<TwoLinks> weights_of_man(const std::vector<TwoLinks>& strength) {
 Claim one_row_cannot_hold_two() {
   TwoLinks best{0.0, 0.0};
   int tried = 0;
-  for (double astronomer = -2.0; astronomer <= 20.0; astronomer += 1.0) {
-    for (double telescope = -2.0; telescope <= 20.0; telescope += 1.0, ++tried) {
-      const TwoLinks row = weights_of_man({{astronomer, telescope}}).front();
+  for (int astronomer = -2; astronomer <= 20; ++astronomer) {
+    for (int telescope = -2; telescope <= 20; ++telescope, ++tried) {
+      const TwoLinks row = weights_of_man({{static_cast<double>(astronomer), static_cast<double>(telescope)}}).front();
       if (std::min(row.astronomer, row.telescope) > std::min(best.astronomer, best.telescope)) best = row;
     }
   }

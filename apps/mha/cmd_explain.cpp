@@ -208,6 +208,7 @@ std::string explained_text(const Explained& e, const std::string& text, const Te
   const MhaConfig& config = walk.config;
   Page page(terminal);
   std::vector<std::string> words;
+  words.reserve(e.words.size());
   for (const std::string& word : e.words) words.push_back(printable(word));
   page.title("multi-head attention in numbers");
   page.note(fmt::format("\"{}\": tokens {}, d_model {}, heads {}, head_dim = d_model / heads = {}", shorten(one_line(text), 60),

@@ -40,7 +40,8 @@ Examples:
   mha verify --problems 2000
   mha verify --seed 7 --problems 50 --json)";
 
-enum Quantity : std::uint8_t { kOut, kWeights, kLse, kQuantities };
+using Quantity = std::size_t;
+constexpr Quantity kOut = 0, kWeights = 1, kLse = 2, kQuantities = 3;
 constexpr const char* kNames[kQuantities] = {"out", "weights", "lse"};
 
 /// The largest error seen of one quantity, and in which problem.

@@ -1,4 +1,4 @@
-# Sourced by run and test: brings a bare Debian 12 or 13 to where mha can be built, and builds it. Every step looks first whether there is
+# Sourced by run, test and bench/rivals: brings a bare Debian 12 or 13 to where mha can be built, and builds it. Every step looks first whether there is
 # anything to do, so a second run needs neither the network nor any time. Noise goes to build/log; what cannot be done is one line with
 # the remedy and exit code 1.
 
@@ -89,7 +89,7 @@ setup_venv() {
   local stamp
   stamp="$root $(python3 -V)"
   [ "$(cat "$venv/.made" 2>/dev/null)" = "$stamp" ] && return 0
-  say "making a Python environment in build/venv"
+  say "making a Python environment in ${venv#"$root/"}"
   rm -rf "$venv"
   quietly venv "python3 -m venv" python3 -m venv "$venv"
   echo "$stamp" >"$venv/.made"
@@ -97,15 +97,19 @@ setup_venv() {
 
 # setup_requirements LIST...: the Python packages in tools/requirements-LIST.txt.
 setup_requirements() {
-  local list file
+  local list
+  for list in "$@"; do setup_requirements_of "$root/tools/requirements-$list.txt"; done
+}
+
+# setup_requirements_of FILE: the Python packages that FILE lists, in the venv.
+setup_requirements_of() {
+  local name
+  name=$(basename "$1" .txt)
   setup_venv
-  for list in "$@"; do
-    file=$root/tools/requirements-$list.txt
-    cmp -s "$file" "$venv/.requirements-$list" && continue
-    say "installing Python packages into build/venv ($list)"
-    quietly "pip-$list" "pip install" pip install --no-deps -r "$file"
-    cp "$file" "$venv/.requirements-$list"
-  done
+  cmp -s "$1" "$venv/.$name" && return 0
+  say "installing Python packages into ${venv#"$root/"} ($name)"
+  quietly "pip-$name" "pip install" pip install --no-deps -r "$1"
+  cp "$1" "$venv/.$name"
 }
 
 model_is_good() { (cd "$model" 2>/dev/null && sha256sum --quiet --strict -c "$root/tools/model.sha256" >/dev/null 2>&1); }

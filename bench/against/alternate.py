@@ -1,0 +1,149 @@
+"""How bench/rivals measures: sides in turn within one process, by the clock of the calling thread where both run wholly in it, else by wall
+time. Knows nothing of attention and of no library; main.py calls compare()."""
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+
+SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long
+OTHER_THREADS = 0.02   # work outside the calling thread that still counts as none
+
+
+@dataclass
+class Side:
+    name: str
+    path: str  # the way through its library, as observed where it can be
+    calls: list[Callable[[], object]]  # one per buffer: the side walks over them in turn, so that each finds its buffer cold
+    result: Callable[[], np.ndarray]   # what calls[0] has computed, f32
+    release: Callable[[], None] = lambda: None
+    comparable: bool = True            # False: another problem on purpose, measured beside ours
+    turn: object = None
+
+    def __post_init__(self):
+        self.turn = itertools.cycle(self.calls)
+
+
+@dataclass
+class Sample:
+    """Seconds per call by three clocks, and the FMA peak (GFLOP/s of one core) just after."""
+    thread: float
+    process: float
+    wall: float
+    peak: float = 0.0
+
+
+@dataclass
+class Comparison:
+    rival: Side
+    ratios: np.ndarray  # theirs / ours, one per round
+    clock: str
+    error: float        # relative Frobenius distance of their result from ours; nan where they are not comparable
+
+    def quartiles(self):
+        return np.percentile(self.ratios, [25, 50, 75])
+
+
+@dataclass
+class Outcome:
+    ours: list[Sample] = field(default_factory=list)
+    clock: str = "wall"
+    comparisons: list[Comparison] = field(default_factory=list)
+
+    def seconds(self):
+        return np.array([getattr(sample, self.clock) for sample in self.ours])
+
+
+def runnable():
+    """How many threads of this process, but for the calling one, run or wait for a core."""
+    count, own = 0, threading.get_native_id()
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it has ended since
+            continue
+        count += int(text.split()[0]) != own and text.rpartition(")")[2].split()[0] == "R"
+    return count
+
+
+def settle():
+    """Waits until no other thread of this process wants a core: OpenMP, TBB and ONNX Runtime keep their workers awake for a while after a
+    call, which is their right, but not in another side's time. Asking the system needs no knowledge of anybody's settings."""
+    quiet = 0
+    for _ in range(500):
+        time.sleep(0.002)
+        quiet = 0 if runnable() else quiet + 1
+        if quiet == 2:
+            return
+    raise RuntimeError("a thread of this process still works 1 s after the last call: no fair comparison is possible")
+
+
+def take(side, repeats):
+    settle()
+    next(side.turn)()  # warms caches, pools and frequency; not counted
+    thread, process, wall = time.thread_time(), time.process_time(), time.perf_counter()
+    for _ in range(repeats):
+        next(side.turn)()
+    wall, thread, process = time.perf_counter() - wall, time.thread_time() - thread, time.process_time() - process
+    return Sample(thread / repeats, process / repeats, wall / repeats)
+
+
+def repeats_of(side):
+    next(side.turn)()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < SAMPLE_SECONDS / 3:
+        next(side.turn)()
+        count += 1
+    return max(1, round(count * SAMPLE_SECONDS / (time.perf_counter() - start) + 0.5))
+
+
+def fastest(sides):
+    """Of several ways through one library, the one with the shortest call out of five, each after a first one."""
+    def shortest(side):
+        times = []
+        for _ in range(6):
+            start = time.perf_counter()
+            next(side.turn)()
+            times.append(time.perf_counter() - start)
+        return min(times[1:])
+
+    return min(sides, key=shortest)
+
+
+def in_calling_thread(samples):
+    """Whether no other thread of the process had a share in the work; by the median, since a thread may wake once for its own affairs."""
+    return np.median([sample.process / sample.thread for sample in samples]) <= 1 + OTHER_THREADS
+
+
+def relative_error(ours, theirs):
+    if ours.shape != theirs.shape:
+        raise RuntimeError(f"ours has shape {ours.shape}, theirs {theirs.shape}")
+    return float(np.linalg.norm((ours - theirs).astype(np.float64)) / np.linalg.norm(ours.astype(np.float64)))
+
+
+def compare(ours, rivals, rounds, threads, peak):
+    """Ours and each rival in turn, `rounds` times: o A o B o A o B ... `peak` measures the FMA peak of this core."""
+    for side in [ours, *rivals]:
+        side.calls[0]()
+    result = ours.result()
+    errors = [relative_error(result, rival.result()) if rival.comparable else float("nan") for rival in rivals]
+    repeats = {side.name: repeats_of(side) for side in [ours, *rivals]}
+    pairs = [[] for _ in rivals]
+    outcome = Outcome()
+    for _ in range(rounds):
+        for index, rival in enumerate(rivals):
+            sample = take(ours, repeats[ours.name])
+            sample.peak = peak()
+            pairs[index].append((sample, take(rival, repeats[rival.name])))
+            outcome.ours.append(sample)
+    outcome.clock = "thread" if threads == 1 and in_calling_thread(outcome.ours) else "wall"
+    for rival, taken, error in zip(rivals, pairs, errors):
+        mine, theirs = zip(*taken)
+        clock = "thread" if threads == 1 and in_calling_thread(mine) and in_calling_thread(theirs) else "wall"
+        ratios = np.array([getattr(t, clock) / getattr(m, clock) for m, t in taken])
+        outcome.comparisons.append(Comparison(rival, ratios, clock, error))
+    return outcome

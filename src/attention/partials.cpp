@@ -32,6 +32,8 @@ Merged merge_row(const Partials& partials, Index first, Index splits, Index dim,
 
 }  // namespace
 
+Index Partials::floats(const Problem& p, const Plan& plan) { return p.batch * p.heads * p.q_len * plan.splits * (p.value_dim + 2); }
+
 Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
   const Index count = p.batch * p.heads * p.q_len * plan.splits;
   return {arena.take<float>(count * p.value_dim), arena.take<float>(count), arena.take<float>(count)};

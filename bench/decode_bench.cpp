@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "bandwidth.h"
+#include "mha/limits.h"
 #include "mha/mha.h"
 
 namespace {
@@ -53,16 +54,16 @@ void run(benchmark::State& state, const Shape& s) {
   mha::Workspace workspace(mha::serial_executor());
   const std::vector<float> words(64'000'000, 1.0F);
 
-  double limit = mha::bench::read_bandwidth(words);
-  double seconds = -mha::bench::thread_seconds();
+  double limit = mha::read_bandwidth(std::as_bytes(std::span(words)));
+  double seconds = -mha::thread_seconds();
   std::size_t turn = 0;
   for (auto _ : state) {
     mha::attention_forward(spec, {.q = q, .k = view(k[turn]), .v = view(v[turn])}, {.out = out}, workspace);
     turn = (turn + 1) % buffers;
     benchmark::ClobberMemory();
   }
-  seconds += mha::bench::thread_seconds();
-  limit = std::max(limit, mha::bench::read_bandwidth(words));
+  seconds += mha::thread_seconds();
+  limit = std::max(limit, mha::read_bandwidth(std::as_bytes(std::span(words))));
   const double rate = bytes * static_cast<double>(state.iterations()) / seconds * 1e-9;
   state.counters["GB/s"] = rate;
   state.counters["limit"] = limit;

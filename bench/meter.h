@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "peak.h"
+#include "mha/limits.h"
 
 namespace mha::bench {
 
@@ -23,7 +23,7 @@ class Meter {
   void report(benchmark::State& state, double flops) const {
     const double rate = flops * static_cast<double>(state.iterations()) / seconds_ * 1e-9;
     state.counters["GFLOP/s"] = rate;
-    if (peak_ == 0) return;  // an ISA without a peak loop
+    if (peak_ == 0) return;  // the reference
     state.counters["peak"] = peak_;
     state.counters["% of peak"] = 100 * rate / peak_;
   }

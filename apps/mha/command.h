@@ -33,5 +33,6 @@ void add_shapes(CLI::App& app, Output& output);
 void add_explain(CLI::App& app, Output& output);
 void add_claims(CLI::App& app, Output& output);
 void add_verify(CLI::App& app, Output& output);
+void add_bench(CLI::App& app, Output& output);
 
 }  // namespace mha::app

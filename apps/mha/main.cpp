@@ -33,6 +33,7 @@ constexpr const char* kFooter = R"(Examples:
   mha claims                                what is said of attention, measured
   mha shapes --d-model 512 --heads 8 --tokens 2
   mha verify                                fast paths against the reference
+  mha bench                                 how fast, beside what is possible here
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -83,7 +84,7 @@ int main(int argc, char** argv) {
   mha::app::Output output;
   try {
     for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify}) {
+                           mha::app::add_verify, mha::app::add_bench}) {
       add(app, output);
     }
     app.parse(argc, argv);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
@@ -155,6 +156,21 @@ std::string shaded(std::string_view text, double share, const Terminal& terminal
   const double clamped = std::clamp(share, 0.0, 1.0);
   const auto step = static_cast<std::size_t>(std::min(clamped * kShades.size(), static_cast<double>(kShades.size() - 1)));
   return fmt::format("\x1b[48;5;{};38;5;{}m{}\x1b[0m", kShades[step].background, kShades[step].text, text);
+}
+
+Progress::Progress(std::size_t steps) : shown_(isatty(STDERR_FILENO) != 0), steps_(steps) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::begin(std::string_view what) {
+  constexpr std::size_t kWidth = 24;
+  const std::size_t done = steps_ == 0 ? kWidth : kWidth * begun_ / steps_;
+  ++begun_;
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K[{}{}] {}/{} {}", std::string(done, '#'), std::string(kWidth - done, '.'), begun_, steps_, what);
+  std::fflush(stderr);
 }
 
 }  // namespace mha::app

@@ -1,6 +1,7 @@
 // Text for terminals: colour or not, how wide, how many columns a word takes. Used by all commands that print; knows nothing of attention.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,5 +39,21 @@ std::string wrap(std::string_view text, int width, int indent);
 std::string bold(std::string_view text, const Terminal& terminal);
 /// `text` on the background for `share` (0 to 1) of a dark-to-bright scale that colour-blind people can read; plain without colour.
 std::string shaded(std::string_view text, double share, const Terminal& terminal);
+
+/// How far a long command is: a bar on standard error, only where that is a terminal, and gone at the end.
+class Progress {
+ public:
+  explicit Progress(std::size_t steps);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// The next step begins.
+  void begin(std::string_view what);
+
+ private:
+  bool shown_;
+  std::size_t steps_;
+  std::size_t begun_ = 0;
+};
 
 }  // namespace mha::app

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "../peak.h"
 #include "mha/mha.h"
 #include "mha/model/transformer.h"
 
@@ -97,9 +96,9 @@ const char* rivals_isa() {
   return guarded<const char*>(nullptr, [] { return mha::current_isa().data(); });
 }
 
-/// GFLOP/s of the calling core right now, from about 2 ms; 0 where the ISA has no such loop.
+/// GFLOP/s of the calling core right now, from about 2 ms; 0 for the reference.
 double rivals_fma_peak() {
-  return guarded(0.0, [] { return mha::bench::fma_peak(mha::current_isa()); });
+  return guarded(0.0, [] { return mha::fma_peak(mha::current_isa()); });
 }
 
 /// Executor and scratch of all later calls: the calling thread alone, or every core the process may use, which must be `threads`.

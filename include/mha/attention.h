@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "mha/bias.h"
@@ -64,6 +65,30 @@ struct AttentionOutputs {
 /// A row that sees no key gives output 0, weights 0 and lse -inf. Bitwise the same for any number of threads and any batch mates.
 /// Throws ShapeError or DTypeError, before any output is touched, where arguments contradict each other.
 void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace& workspace);
+
+/// How a call of attention_forward is computed: for people and benchmarks (`mha bench --explain`). Another version may cut work otherwise.
+struct AttentionPlan {
+  std::string_view isa;      // "reference" where the double-precision reference computes (f64 too); it has no plan, the rest is 0
+  bool few_rows = false;     // decoding: lanes are elements of head_dim; else rows (queries x heads of a group) lie across the lanes
+  bool copies_keys = false;  // whether a tile's keys (values) are first copied to dense f32 rows
+  bool copies_values = false;
+  Index panel_rows = 0;     // rows that go through the kernels side by side
+  Index rows_per_task = 0;  // at most, of one kv head
+  Index key_tile = 0;       // keys that are scored at once
+  Index splits = 0;         // parts of the keys that are tasks of their own and merged in order; 1: not split
+  Index split_keys = 0;     // keys per part
+  bool folds = false;       // whether a task sums values in parts of some thousand keys, for precision
+  Index tasks = 0;
+  int workers = 0;                // threads that will share them
+  std::size_t scratch = 0;        // bytes per worker, at most
+  std::size_t merge_scratch = 0;  // bytes for the parts of split keys
+  double flops = 0;               // of both products over all (query, key) pairs, masked ones too
+};
+
+/// The plan of attention_forward for these arguments on this executor, without running it: no element is read or written. Throws as
+/// attention_forward does.
+AttentionPlan explain_attention(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs,
+                                const Executor& executor);
 
 /// A rectangle of one head's table of weights.
 struct WeightsRegion {

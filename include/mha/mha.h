@@ -7,6 +7,7 @@
 #include "mha/dtype.h"
 #include "mha/error.h"
 #include "mha/layer.h"
+#include "mha/limits.h"
 #include "mha/mask.h"
 #include "mha/tensor.h"
 #include "mha/workspace.h"

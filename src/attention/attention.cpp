@@ -2,8 +2,11 @@
 #include "mha/attention.h"
 
 #include "attention/forward.h"
+#include "attention/partials.h"
+#include "attention/plan.h"
 #include "attention/reference.h"
 #include "attention/validate.h"
+#include "core/executor.h"
 
 namespace mha {
 
@@ -15,6 +18,31 @@ void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs,
     return;
   }
   attention::run_forward(attention::lower(spec, inputs, outputs), *kernels, workspace);
+}
+
+AttentionPlan explain_attention(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs,
+                                const Executor& executor) {
+  attention::validate(spec, inputs, outputs);
+  const kernels::KernelTable* kernels = kernels::current();
+  if (kernels == nullptr || inputs.q.dtype == DType::F64) return {.isa = "reference", .workers = 1};
+  const attention::Problem problem = attention::lower(spec, inputs, outputs);
+  const attention::Plan plan = attention::make_plan(problem, *kernels);
+  return {.isa = kernels->name,
+          .few_rows = plan.few_rows,
+          .copies_keys = plan.copy_keys,
+          // Few rows keep room for a copy that only values which are not finite need.
+          .copies_values = plan.few_rows ? problem.v.stride[3] != 1 : plan.copy_values,
+          .panel_rows = plan.panel_lanes,
+          .rows_per_task = plan.rows_per_task,
+          .key_tile = plan.key_tile,
+          .splits = plan.splits,
+          .split_keys = plan.split_keys,
+          .folds = plan.folds,
+          .tasks = plan.tasks,
+          .workers = core::workers_for(executor, plan.tasks, plan.work),
+          .scratch = plan.scratch,
+          .merge_scratch = plan.splits > 1 ? static_cast<std::size_t>(attention::Partials::floats(problem, plan)) * sizeof(float) : 0,
+          .flops = plan.flops};
 }
 
 void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,

@@ -32,9 +32,12 @@ Merged merge_row(const Partials& partials, Index first, Index splits, Index dim,
 
 }  // namespace
 
+Index Partials::floats(const Problem& p, const Plan& plan) { return p.batch * p.heads * p.q_len * plan.splits * (p.value_dim + 2); }
+
 Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
   const Index count = p.batch * p.heads * p.q_len * plan.splits;
-  return {arena.take<float>(count * p.value_dim), arena.take<float>(count), arena.take<float>(count)};
+  float* out = arena.take<float>(floats(p, plan));  // in one piece: an arena that grows piece by piece doubles
+  return {out, out + count * p.value_dim, out + count * (p.value_dim + 1)};
 }
 
 void merge_partials(const Problem& p, const Plan& plan, const kernels::KernelTable& kernels, const Partials& partials, KvHead of,

@@ -12,6 +12,8 @@ struct Partials {
   float* max;  // per row and split, of the scores seen; -inf where none
   float* sum;  // of exp(score - max)
 
+  /// Floats that `take` takes.
+  static Index floats(const Problem& problem, const Plan& plan);
   static Partials take(const Problem& problem, const Plan& plan, Arena& arena);
 };
 

@@ -97,6 +97,8 @@ const KernelTable& current_or_scalar() {
   return table != nullptr ? *table : k_scalar;
 }
 
+const KernelTable* table_of(std::string_view isa) { return choice_named(isa).table; }
+
 }  // namespace kernels
 
 }  // namespace mha

@@ -452,6 +452,7 @@ bool all_finite(Rows rows) {
 }
 
 #include "kernels/few_leaves.inl"
+#include "kernels/limit_leaves.inl"
 #include "kernels/row_leaves.inl"
 
 constexpr KernelTable leaf_table(const char* name) {
@@ -480,6 +481,9 @@ constexpr KernelTable leaf_table(const char* name) {
       .accumulate_few = {accumulate_few<float>, accumulate_few<Isa::Bf16>, accumulate_few<Isa::F16>},
       .gelu = gelu,
       .all_finite = all_finite,
+      .fma_floats = kFmaChains * kLanes,
+      .fma_chains = fma_chains,
+      .read_sum = read_sum,
   };
 }
 

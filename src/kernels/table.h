@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace mha::kernels {
 
@@ -17,6 +18,7 @@ using Index = std::int64_t;
 inline constexpr int kMaxLanes = 16;
 inline constexpr int kMaxPanelVectors = 4;
 inline constexpr int kMaxPanelLanes = kMaxLanes * kMaxPanelVectors;
+inline constexpr int kMaxFmaFloats = 12 * kMaxLanes;
 
 /// Storage types rows can be read from and written to.
 enum class Storage : std::uint8_t { F32, Bf16, F16 };
@@ -126,11 +128,21 @@ struct KernelTable {
 
   /// Whether all elements are finite.
   bool (*all_finite)(Rows rows);
+
+  // The machine's own limits, for those who measure (mha/limits.h).
+
+  int fma_floats;  // floats of fma_chains, at most kMaxFmaFloats
+  /// values[i] = values[i] * factor + addend, `rounds` times, for fma_floats values that stay in registers: nothing but multiply-adds.
+  void (*fma_chains)(float* values, Index rounds, float factor, float addend);
+  /// The sum of `count` floats, in no promised order: nothing but reading, and asking ahead.
+  float (*read_sum)(const float* data, Index count);
 };
 
 /// The table in use; null where the reference is (MHA_ISA=reference). Throws Error where MHA_ISA names something unknown or not supported.
 const KernelTable* current();
 /// For nn, which has no reference of its own: the table in use, or the scalar one under "reference".
 const KernelTable& current_or_scalar();
+/// The table of an ISA by name, null for "reference". Throws Error for one that is unknown or not supported.
+const KernelTable* table_of(std::string_view isa);
 
 }  // namespace mha::kernels

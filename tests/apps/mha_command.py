@@ -76,10 +76,11 @@ class Command(unittest.TestCase):
             self.assertIn(part, error)
         return error
 
-    def on_terminal(self, *arguments, **changes):
-        """Standard output when it is a terminal."""
+    def on_terminal(self, *arguments, model=True, **changes):
+        """Standard output and standard error when both are a terminal."""
+        command = [MHA, *arguments] + (["--model", self.model] if model else [])
         master, slave = pty.openpty()
-        with subprocess.Popen([MHA, *arguments, "--model", self.model], stdout=slave, stderr=slave, env=self.environment(**changes)) as process:
+        with subprocess.Popen(command, stdout=slave, stderr=slave, env=self.environment(**changes)) as process:
             os.close(slave)
             output = b""
             while True:

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "mha/error.h"
 #include "support/gen.h"
 #include "support/isa_test.h"
 #include "support/problem.h"
@@ -102,6 +103,58 @@ TEST_P(PlanTest, ScratchIsEnough) {
     static_cast<void>(run(instance, workspace));
     RC_ASSERT(workspace.bytes() <= plan.scratch + 64);
   });
+}
+
+/// What explain_attention tells is the plan that runs.
+TEST_P(PlanTest, ExplainedAsItRuns) {
+  check("explained under " + GetParam(), [] {
+    Problem p = *gen::problem({DType::F32, DType::Bf16});
+    p.kv_len *= *rc::gen::element<Index>(1, 1, 700);
+    p.kv_lengths.clear();
+    p.align = Align::TopLeft;
+    const Instance instance(p);
+    attention::Problem lowered{};
+    const Plan plan = plan_of(instance, lowered);
+    Tensor out(p.dtype, {p.batch, p.q_len, p.heads(), p.value_dim});
+    const AttentionPlan told = explain_attention(spec_, inputs_, {.out = out}, serial_executor());
+    RC_ASSERT(told.isa == current_isa());
+    RC_ASSERT(told.few_rows == plan.few_rows);
+    RC_ASSERT(told.copies_keys == plan.copy_keys);
+    RC_ASSERT(told.copies_values == (plan.few_rows ? p.layout == Layout::Strided && p.value_dim > 0 : plan.copy_values));
+    RC_ASSERT(told.rows_per_task == plan.rows_per_task && told.key_tile == plan.key_tile);
+    RC_ASSERT(told.splits == plan.splits && told.split_keys == plan.split_keys && told.folds == plan.folds);
+    RC_ASSERT(told.tasks == plan.tasks && told.workers == 1);
+    Workspace workspace(serial_executor());
+    attention_forward(spec_, inputs_, {.out = out}, workspace);
+    RC_ASSERT(workspace.bytes() <= told.scratch + told.merge_scratch + 2 * 64);
+  });
+}
+
+TEST_P(PlanTest, ExplainsWithoutTouchingAnything) {
+  // No memory is behind these: an element that is read or written is a crash.
+  const auto nowhere = [](Index page) { return reinterpret_cast<float*>(page << 40); };
+  const Dims queries = {1, 1, 32, 128};
+  const Dims keys = {1, 4096, 8, 128};
+  const AttentionInputs inputs{.q = {nowhere(1), queries}, .k = {nowhere(2), keys}, .v = {nowhere(3), keys}};
+  const AttentionPlan told = explain_attention({}, inputs, {.out = {nowhere(4), queries}}, default_executor());
+  EXPECT_EQ(told.flops, 4.0 * 32 * 4096 * 128);
+  EXPECT_EQ(told.tasks, 8 * told.splits);
+  EXPECT_GE(told.splits * told.split_keys, 4096);
+  EXPECT_EQ(told.merge_scratch > 0, told.splits > 1);
+}
+
+TEST(ExplainTest, TheReferenceHasNoPlan) {
+  Tensor x(DType::F64, {1, 3, 2, 4});
+  Tensor out(DType::F64, {1, 3, 2, 4});
+  const AttentionPlan told = explain_attention({}, {.q = x, .k = x, .v = x}, {.out = out}, serial_executor());
+  EXPECT_EQ(told.isa, "reference");
+  EXPECT_EQ(told.tasks, 0);
+}
+
+TEST(ExplainTest, RefusesAsTheCallDoes) {
+  Tensor x(DType::F32, {1, 3, 2, 4});
+  Tensor out(DType::F32, {1, 3, 2, 5});
+  EXPECT_THROW(static_cast<void>(explain_attention({}, {.q = x, .k = x, .v = x}, {.out = out}, serial_executor())), ShapeError);
 }
 
 }  // namespace

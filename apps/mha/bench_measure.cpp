@@ -2,6 +2,7 @@
 #include "bench_measure.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -197,12 +198,11 @@ MachineLimit measure_limit(std::size_t i) {
 
 AttentionPlan explain(const BenchProblem& p, const Executor& executor) {
   // Addresses that nothing lies behind, far enough apart not to overlap: a plan touches no element.
-  const auto view = [&](std::uintptr_t which, const Dims& memory) {
-    return TensorView(reinterpret_cast<void*>(which << 44U), p.dtype, memory).transpose(1, 2);
-  };
+  const auto nowhere = [](std::uintptr_t which) { return std::bit_cast<void*>(which << 44U); };
+  const auto view = [&](std::uintptr_t which, const Dims& memory) { return TensorView(nowhere(which), p.dtype, memory).transpose(1, 2); };
   // Inside the layer rows of all heads lie side by side.
   const auto inside = [&](std::uintptr_t which, Index heads) {
-    return TensorView(reinterpret_cast<void*>(which << 44U), p.dtype, {p.batch, p.q_len, heads, p.head_dim});
+    return TensorView(nowhere(which), p.dtype, {p.batch, p.q_len, heads, p.head_dim});
   };
   if (p.group == BenchGroup::Layer) {
     return explain_attention(p.spec(), {.q = inside(1, p.heads), .k = inside(2, p.kv_heads), .v = inside(3, p.kv_heads)},

@@ -52,7 +52,7 @@ void check_options(const BenchOptions& options) {
                                     {"--head-dim", options.head_dim},
                                     {"--d-model", options.d_model},
                                     {"--batch", options.batch}}) {
-    if (value.value_or(1) < 1) throw Error(fmt::format("bench: {} is {}, must be at least 1", name, *value));
+    if (value && *value < 1) throw Error(fmt::format("bench: {} is {}, must be at least 1", name, *value));
   }
   const auto only_for = [&](const char* name, bool given, const char* group) {
     if (given && !options.only.empty() && options.only != group) {

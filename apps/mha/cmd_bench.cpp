@@ -111,7 +111,7 @@ std::string measured_text(const Measured& measured, const Executor& executor, co
   const BenchProblem* last = nullptr;
   for (const BenchRow& row : measured.rows) {
     if (last == nullptr || last->group != row.problem.group) {
-      if (last != nullptr) out += "\n";
+      if (last != nullptr) out += '\n';
       out += group_head(row.problem, terminal);
     }
     out += row_text(row);
@@ -183,7 +183,7 @@ std::string explained_text(const std::vector<BenchProblem>& problems, const Exec
   std::string out;
   for (const BenchProblem& p : problems) {
     const AttentionPlan plan = explain(p, executor);
-    if (!out.empty()) out += "\n";
+    if (!out.empty()) out += '\n';
     out += fmt::format("{}: {}\n", group_title(p), p.label());
     if (p.group == BenchGroup::Layer) out += fmt::format("  the attention inside: {} heads, d{}\n", p.heads, p.head_dim);
     out += fmt::format("  isa       {}\n  strategy  {}\n", plan.isa, strategy_text(plan));

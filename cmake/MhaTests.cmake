@@ -7,8 +7,6 @@ find_package(rapidcheck REQUIRED)
 # A Python with tools/requirements-test.txt installed; ./test makes one. Without it the Python-driven tests are not registered.
 set(MHA_TEST_PYTHON "" CACHE FILEPATH "Python of the tests' virtual environment")
 
-set(MHA_TEST_FLAGS "" CACHE STRING "Compiler flags of the tests' own code, not of what they test")
-
 add_custom_target(mha_tests_threads)  # everything that the thread sanitizer run needs
 
 # mha_add_test(<room> SOURCES <file>... [LIBRARIES <target>...] [LABELS <label>]): one gtest executable `mha_test_<room>`.
@@ -28,7 +26,7 @@ function(mha_add_test room)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE mha ${arg_LIBRARIES} mha_test_support GTest::gtest_main rapidcheck Threads::Threads)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
-  separate_arguments(flags NATIVE_COMMAND "${MHA_TEST_FLAGS}")
+  separate_arguments(flags NATIVE_COMMAND "${MHA_CLIENT_FLAGS}")
   target_compile_options(${target} PRIVATE ${flags})
   target_compile_definitions(${target} PRIVATE MHA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${target} TEST_PREFIX ${room}/ DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 ${labels})

@@ -179,10 +179,10 @@ void ForwardTask::fold(int i) {
 
 /// From the first key any row sees to the last.
 Interval ForwardTask::seen_keys() const {
-  if (c_.visible == nullptr) return c_.task.keys;
+  if (c_.sight->visible == nullptr) return c_.task.keys;
   Interval seen{c_.p.kv_len, 0};
   for (Index r = 0; r < c_.task.rows; ++r) {
-    const RowIntervals& row = c_.visible[r];
+    const RowIntervals& row = c_.sight->visible[r];
     if (row.count == 0) continue;
     seen.lo = std::min(seen.lo, row.items[0].lo);
     seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
@@ -238,10 +238,9 @@ void ForwardTask::accumulate_strip(int i, const KeyTile& tile, const kernels::St
   // 0 times a NaN is NaN: a hidden value that is not finite must be left out, not multiplied by 0.
   if (alpha != nullptr) c_.kernels.rescale(states_[i].acc, panel.ld, panel.vectors, c_.p.value_dim, alpha);
   std::uint16_t bits[kMaxTileKeys];
-  const Interval keys{tile.keys.lo + strip.key, tile.keys.lo + strip.key + strip.count};
   for (int v = strip.first_vector; v < strip.first_vector + strip.vectors; ++v) {
-    find_summed(c_.p, mask_rows(c_, panel), lanes, v, keys, bits);
-    c_.kernels.accumulate_visible(part, weights + v * lanes, panel.ld, bits, states_[i].acc + v * lanes);
+    find_summed(c_.p, mask_rows(c_, panel), v, tile.keys, bits);
+    c_.kernels.accumulate_visible(part, weights + v * lanes, panel.ld, bits + strip.key, states_[i].acc + v * lanes);
   }
 }
 
@@ -261,12 +260,12 @@ void ForwardTask::accumulate_few(int i, const KeyTile& tile, const kernels::Stri
   // As in accumulate_strip: left out, not multiplied by 0. Rare, and so a plain loop; fused, to give the leaf's bits.
   const kernels::Rows& all = values(tile.keys);
   std::uint16_t bits[kMaxTileKeys];
-  find_summed(c_.p, mask_rows(c_, panel), c_.plan.lanes, 0, {tile.keys.lo + strip.key, tile.keys.lo + strip.key + strip.count}, bits);
+  find_summed(c_.p, mask_rows(c_, panel), 0, tile.keys, bits);
   for (int r = 0; r < panel.rows; ++r) {
     float* out = acc + r * value_stride_;
     for (Index d = 0; d < c_.p.value_dim; ++d) out[d] *= alpha != nullptr ? alpha[r] : 1.0F;
     for (int k = 0; k < strip.count; ++k) {
-      if ((bits[k] >> r & 1U) == 0) continue;
+      if ((bits[strip.key + k] >> r & 1U) == 0) continue;
       const float* value = all.data + (strip.key + k) * all.stride;
       for (Index d = 0; d < c_.p.value_dim; ++d) out[d] = std::fma(weights[k * panel.ld + r], value[d], out[d]);
     }
@@ -374,35 +373,35 @@ void ForwardTask::store_output(int i, const float* factor) {
 
 void run_forward(const Problem& p, const kernels::KernelTable& kernels, Workspace& workspace) {
   const Plan plan = make_plan(p, kernels);
-  const bool masked = !p.spec->mask.empty() || !p.inputs->kv_lengths.empty() || p.head_dim == 0;
   const int workers = core::workers_for(workspace.executor(), plan.tasks, plan.work);
   for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
-  const ArenaScope caller_scope(workspace.caller_arena());
-  const Partials partials = plan.splits > 1 ? Partials::take(p, plan, workspace.caller_arena()) : Partials{};
+  Arena& shared = workspace.caller_arena();
+  const std::size_t partial_floats = plan.splits > 1 ? static_cast<std::size_t>(Partials::floats(p, plan)) : 0;
+  shared.reserve(partial_floats * sizeof(float) + static_cast<std::size_t>(workers) * plan.sight_scratch + kAlignment);
+  const ArenaScope caller_scope(shared);
+  const Partials partials = plan.splits > 1 ? Partials::take(p, plan, shared) : Partials{};
+  Sight* sights = shared.take<Sight>(workers);  // each worker keeps its own from task to task
+  for (int w = 0; w < workers; ++w) sights[w] = take_sight(p, plan, std::min(plan.split_keys, p.kv_len), shared);
   const auto in_parallel = [&](Index tasks, auto&& body) {
     core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {
       const core::FlushDenormals mode;
       const ArenaScope scope(workspace.arena(worker));
-      body(workspace.arena(worker), i);
+      body(worker, i);
     });
   };
-  const auto with_task = [&](Arena& arena, Index i, auto&& run) {
+  const auto with_task = [&](int worker, Index i, auto&& run) {
     const Task task = task_at(p, plan, i);
-    RowIntervals* visible = nullptr;
-    if (masked) {
-      visible = arena.take<RowIntervals>(task.rows);
-      find_visible(p, task, visible);
-    }
-    ForwardTask forward({p, plan, kernels, task, visible}, plan.splits > 1 ? &partials : nullptr, arena);
+    look(p, task, plan.lanes, sights[worker]);
+    ForwardTask forward({p, plan, kernels, task, &sights[worker]}, plan.splits > 1 ? &partials : nullptr, workspace.arena(worker));
     run(forward);
   };
-  in_parallel(plan.tasks, [&](Arena& arena, Index i) { with_task(arena, i, [](ForwardTask& task) { task.run(); }); });
+  in_parallel(plan.tasks, [&](int worker, Index i) { with_task(worker, i, [](ForwardTask& task) { task.run(); }); });
   if (plan.splits == 1) return;
-  in_parallel(p.batch * p.kv_heads, [&](Arena& arena, Index i) {
-    merge_partials(p, plan, kernels, partials, {i / p.kv_heads, i % p.kv_heads}, arena.take<float>(p.value_dim));
+  in_parallel(p.batch * p.kv_heads, [&](int worker, Index i) {
+    merge_partials(p, plan, kernels, partials, {i / p.kv_heads, i % p.kv_heads}, workspace.arena(worker).take<float>(p.value_dim));
   });
   if (!p.weights) return;
-  in_parallel(plan.tasks, [&](Arena& arena, Index i) { with_task(arena, i, [](ForwardTask& task) { task.write_merged_weights(); }); });
+  in_parallel(plan.tasks, [&](int worker, Index i) { with_task(worker, i, [](ForwardTask& task) { task.write_merged_weights(); }); });
 }
 
 }  // namespace mha::attention

@@ -63,8 +63,7 @@ int cut_panels(const TaskContext& c, Panel* panels) {
                      .vectors = vectors,
                      .ld = vectors * lanes,
                      .queries = nullptr,
-                     .query_stride = (c.p.head_dim + lanes - 1) / lanes * lanes,
-                     .sight = {}};
+                     .query_stride = (c.p.head_dim + lanes - 1) / lanes * lanes};
     row += rows;
     left -= vectors;
   }
@@ -93,7 +92,6 @@ void load_few_rows(const TaskContext& c, const Panel& panel, float* rows) {
 
 void load_panel(const TaskContext& c, Panel& panel, float* rows) {
   const int lanes = c.plan.lanes;
-  if (c.visible != nullptr) find_sight(c.visible + panel.first, panel.rows, lanes, panel.sight);
   if (c.plan.few_rows) {
     load_few_rows(c, panel, rows);
     return;
@@ -120,14 +118,7 @@ KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
   return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys), {}};
 }
 
-MaskRows mask_rows(const TaskContext& c, const Panel& panel) {
-  return {.batch = c.task.batch,
-          .kv_head = c.task.kv_head,
-          .first_row = c.task.first_row + panel.first,
-          .rows = panel.rows,
-          .visible = c.visible != nullptr ? c.visible + panel.first : nullptr,
-          .sight = panel.sight};
-}
+MaskRows mask_rows(const TaskContext& c, const Panel& panel) { return {c.sight, panel.first, panel.rows, c.plan.lanes}; }
 
 Scored take_scored(const TaskContext& c, Arena& arena, float* max, float* rows) {
   const Index scores = c.plan.key_tile * c.plan.panel_lanes;
@@ -140,7 +131,7 @@ Scored take_scored(const TaskContext& c, Arena& arena, float* max, float* rows) 
 
 bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, Scored& out) {
   const kernels::KernelTable& k = c.kernels;
-  classify(c.p, mask_rows(c, panel), c.plan.lanes, tile.keys, *out.mask);
+  classify(mask_rows(c, panel), tile.keys, *out.mask);
   std::fill(out.max, out.max + panel.ld, kNegInf);
   for (int s = 0; s < out.mask->strip_count; ++s) {
     const kernels::Strip& strip = out.mask->strips[s];

@@ -14,7 +14,7 @@ struct TaskContext {
   const Plan& plan;
   const kernels::KernelTable& kernels;
   Task task;
-  const RowIntervals* visible;  // per row of the task, or null where every row sees every key
+  const Sight* sight;  // what its rows see
 };
 
 struct Panel {
@@ -24,14 +24,13 @@ struct Panel {
   Index ld;        // lanes in all: vectors * lanes
   float* queries;  // scaled: [head_dim, ld], or of few rows [rows, query_stride]
   Index query_stride;
-  VectorSight sight[kernels::kMaxPanelVectors];
 };
 
 /// Cuts the task's rows into panels of at most plan.panel_lanes; `panels` has room for one per vector of lanes. Returns how many.
 int cut_panels(const TaskContext& context, Panel* panels);
 /// Floats that a panel's queries take.
 Index query_floats(const TaskContext& context, const Panel& panel);
-/// Loads and scales the panel's queries and sums up what its rows see; `rows` is scratch of plan.row_scratch floats.
+/// Loads and scales the panel's queries; `rows` is scratch of plan.row_scratch floats.
 void load_panel(const TaskContext& context, Panel& panel, float* rows);
 
 /// A tile of keys: f32 rows, or of few rows as it is stored.

@@ -40,8 +40,8 @@ std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
                        + plan.row_scratch;  // rows in other storage
   const Index panels = rows / plan.lanes;
   const Index per_panel = 512 + 6 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
-  return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(RowIntervals) + sizeof(TileMask) +
-         static_cast<std::size_t>(panels * per_panel) + 16 * kAlignment;
+  return static_cast<std::size_t>(floats) * sizeof(float) + sizeof(TileMask) + static_cast<std::size_t>(panels * per_panel) +
+         16 * kAlignment;
 }
 
 }  // namespace
@@ -72,6 +72,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   // Bias rows of a distance are up to a vector of lanes longer than the tile (biases.cpp).
   plan.row_scratch = plan.lanes * std::max({p.head_dim, p.value_dim, plan.key_tile + plan.lanes});
   plan.scratch = scratch_bytes(p, plan);
+  plan.sight_scratch = sight_bytes(p, plan, std::min(plan.split_keys, p.kv_len)) + 2 * kAlignment;
   return plan;
 }
 

@@ -23,10 +23,11 @@ struct Plan {
   Index split_keys;  // keys per part, a multiple of key_tile
   bool folds;        // a task sees so many keys that their sum is taken in parts of kFoldKeys
   Index tasks;
-  Index row_scratch;    // floats for a vector of rows in another form: of queries, outputs, biases
-  double flops;         // multiplications and additions of both products, without masks
-  double work;          // flops, or as many as reading the keys and values is worth where that takes longer
-  std::size_t scratch;  // bytes per worker
+  Index row_scratch;          // floats for a vector of rows in another form: of queries, outputs, biases
+  double flops;               // multiplications and additions of both products, without masks
+  double work;                // flops, or as many as reading the keys and values is worth where that takes longer
+  std::size_t scratch;        // bytes per worker
+  std::size_t sight_scratch;  // bytes per worker for what its rows see, which it keeps from task to task
 };
 
 Plan make_plan(const Problem& problem, const kernels::KernelTable& kernels);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "attention/validate.h"
-
 namespace mha::attention {
 
 namespace {
@@ -19,11 +17,21 @@ struct VectorCells {
   Cell cell[kMaxCells];
 };
 
+constexpr int kTileWords = kMaxTileKeys / kWordKeys;
+
+/// The rows of one vector.
 struct Lanes {
-  const MaskRows* rows;
-  int first;
+  const Sight* sight;
+  Index first;
   int count;
-  const RowIntervals& operator[](int lane) const { return rows->visible[first + lane]; }
+};
+Lanes lanes_of(const MaskRows& rows, int vector) {
+  return {rows.sight, rows.first + vector * rows.lanes, std::min(rows.lanes, rows.rows - vector * rows.lanes)};
+}
+
+/// A vector's sight of a tile, pair by pair: bit i of word[lane][w] set where the lane sees key 32 w + i of the tile.
+struct VectorWords {
+  std::uint32_t word[kernels::kMaxLanes][kTileWords];
 };
 
 Cell relate(const VectorSight& sight, Interval keys) {
@@ -31,83 +39,72 @@ Cell relate(const VectorSight& sight, Interval keys) {
   return sight.last_lo <= keys.lo && keys.hi <= sight.first_hi ? Cell::Full : Cell::Partial;
 }
 
-Cell relate(const Lanes& lanes, Interval keys) {
-  bool none = true;
-  bool all = true;
+void find_words(const Lanes& lanes, Interval keys, VectorWords& words) {
+  const Sight& sight = *lanes.sight;
+  const auto count = static_cast<int>((keys.hi - keys.lo + kWordKeys - 1) / kWordKeys);
+  const RowIntervals everything{.items = {keys}, .count = 1};
   for (int lane = 0; lane < lanes.count; ++lane) {
-    Cell row = Cell::Skip;
-    for (int i = 0; i < lanes[lane].count; ++i) {
-      const Interval seen = lanes[lane].items[static_cast<std::size_t>(i)];
-      if (seen.lo <= keys.lo && keys.hi <= seen.hi)
-        row = Cell::Full;
-      else if (seen.lo < keys.hi && keys.lo < seen.hi)
-        row = Cell::Partial;
-    }
-    none &= row == Cell::Skip;
-    all &= row == Cell::Full;
+    interval_words(sight.visible != nullptr ? sight.visible[lanes.first + lane] : everything, keys, words.word[lane]);
+    if (sight.table == nullptr) continue;
+    const std::uint32_t* table = sight.table + (lanes.first + lane) * sight.words + (keys.lo - sight.task.keys.lo) / kWordKeys;
+    for (int w = 0; w < count; ++w) words.word[lane][w] &= table[w];
   }
-  return none ? Cell::Skip : all ? Cell::Full : Cell::Partial;
 }
 
-// Bits of one vector over a tile, from the intervals alone.
-void interval_bits(const Problem& p, const Lanes& lanes, Interval keys, std::uint16_t* bits) {
-  std::fill(bits, bits + (keys.hi - keys.lo), std::uint16_t{0});
-  const RowIntervals everything{.items = {Interval{0, p.kv_len}}, .count = 1};
-  for (int lane = 0; lane < lanes.count; ++lane) {
-    const RowIntervals& row = lanes.rows->visible != nullptr ? lanes[lane] : everything;
-    for (int i = 0; i < row.count; ++i) {
-      const Interval seen = row.items[static_cast<std::size_t>(i)];
-      for (Index k = std::max(seen.lo, keys.lo); k < std::min(seen.hi, keys.hi); ++k) {
-        bits[k - keys.lo] = static_cast<std::uint16_t>(bits[k - keys.lo] | (1U << lane));
-      }
+void cells_from_words(const VectorWords& words, int lanes, int keys, Cell* cells) {
+  for (int w = 0; w * kWordKeys < keys; ++w) {
+    std::uint32_t any = 0;
+    std::uint32_t all = ~0U;
+    for (int lane = 0; lane < lanes; ++lane) {
+      any |= words.word[lane][w];
+      all &= words.word[lane][w];
+    }
+    for (int key = w * kWordKeys; key < std::min(keys, (w + 1) * kWordKeys); key += kCellKeys, any >>= kCellKeys, all >>= kCellKeys) {
+      const std::uint32_t every = 0xFFU >> (kCellKeys - std::min(kCellKeys, keys - key));
+      cells[key / kCellKeys] = (any & every) == 0 ? Cell::Skip : (all & every) == every ? Cell::Full : Cell::Partial;
     }
   }
 }
 
-// Clears the bits of pairs for which keep(byte address of the element of `operand`) is false.
-template <class Keep>
-void clear_bits(const Problem& p, const Lanes& lanes, Interval keys, const Operand& operand, std::uint16_t* bits, Keep&& keep) {
-  for (int lane = 0; lane < lanes.count; ++lane) {
-    const RowPlace at = place_of(p, lanes.rows->batch, lanes.rows->kv_head, lanes.rows->first_row + lanes.first + lane);
-    const std::byte* row = operand.at(at.batch, at.head, at.query, keys.lo);
-    const Index step = operand.stride[3] * operand.item;
-    for (Index k = 0; k < keys.hi - keys.lo; ++k) {
-      const unsigned drop = keep(row + k * step) ? 0U : 1U << lane;
-      bits[k] = static_cast<std::uint16_t>(bits[k] & ~drop);
+/// An 8 x 8 matrix of bits, byte by row: bit i of byte j becomes bit j of byte i.
+std::uint64_t transposed(std::uint64_t x) {
+  std::uint64_t swapped = (x ^ (x >> 7U)) & 0x00AA00AA00AA00AAU;
+  x ^= swapped ^ (swapped << 7U);
+  swapped = (x ^ (x >> 14U)) & 0x0000CCCC0000CCCCU;
+  x ^= swapped ^ (swapped << 14U);
+  swapped = (x ^ (x >> 28U)) & 0x00000000F0F0F0F0U;
+  return x ^ swapped ^ (swapped << 28U);
+}
+
+/// The other way round, a cell at a time: bit l of bits[k] set where lane l sees key k, for keys [first, first + count) of the tile.
+void bits_from_words(const VectorWords& words, int lanes, int first, int count, std::uint16_t* bits) {
+  static_assert(kCellKeys == 8 && kernels::kMaxLanes <= 16);
+  for (int key = first; key < first + count; key += kCellKeys) {
+    std::uint64_t half[2] = {};
+    for (int lane = 0; lane < lanes; ++lane) {
+      const std::uint64_t seen = words.word[lane][key / kWordKeys] >> (key % kWordKeys) & 0xFFU;
+      half[lane / 8] |= seen << (lane % 8 * 8);
+    }
+    const std::uint64_t low = transposed(half[0]);
+    const std::uint64_t high = transposed(half[1]);
+    for (int k = 0; k < std::min(kCellKeys, first + count - key); ++k) {
+      bits[key + k] = static_cast<std::uint16_t>((low >> (8 * k) & 0xFFU) | (high >> (8 * k) & 0xFFU) << 8U);
     }
   }
 }
 
-void clear_not_allowed(const Problem& p, const Lanes& lanes, Interval keys, std::uint16_t* bits) {
-  clear_bits(p, lanes, keys, p.allowed, bits, [](const std::byte* at) { return *at != std::byte{0}; });
-}
-
-void cells_from_bits(const Lanes& lanes, Interval keys, const std::uint16_t* bits, VectorCells& cells) {
-  const unsigned every = (1U << lanes.count) - 1U;
-  const auto count = static_cast<int>(keys.hi - keys.lo);
-  for (int c = 0; c * kCellKeys < count; ++c) {
-    unsigned any = 0;
-    unsigned all = every;
-    for (int k = c * kCellKeys; k < std::min(count, (c + 1) * kCellKeys); ++k) {
-      any |= bits[k];
-      all &= bits[k];
-    }
-    cells.cell[c] = any == 0 ? Cell::Skip : all == every ? Cell::Full : Cell::Partial;
-  }
-}
-
-void cells_from_sight(const VectorSight& sight, Interval keys, VectorCells& cells) {
+void cells_from_sight(const VectorSight& sight, Interval keys, Cell* cells) {
   for (int c = 0; keys.lo + c * kCellKeys < keys.hi; ++c) {
     const Index lo = keys.lo + c * kCellKeys;
-    cells.cell[c] = relate(sight, {lo, std::min(lo + kCellKeys, keys.hi)});
+    cells[c] = relate(sight, {lo, std::min(lo + kCellKeys, keys.hi)});
   }
 }
 
 // Bounds within the tile of the one interval a lane sees of it; lanes beyond the rows copy the last row.
-void find_bounds(const MaskRows& rows, int lanes, Interval keys, TileMask& mask) {
-  const int padded = (rows.rows + lanes - 1) / lanes * lanes;
+void find_bounds(const MaskRows& rows, Interval keys, TileMask& mask) {
+  const int padded = (rows.rows + rows.lanes - 1) / rows.lanes * rows.lanes;
   for (int lane = 0; lane < padded; ++lane) {
-    const RowIntervals& row = rows.visible[std::min(lane, rows.rows - 1)];
+    const RowIntervals& row = rows.sight->visible[rows.first + std::min(lane, rows.rows - 1)];
     mask.lo[lane] = 0;
     mask.hi[lane] = 0;
     for (int i = 0; i < row.count; ++i) {
@@ -148,86 +145,65 @@ void join_strips(const VectorCells* cells, int vectors, int keys, TileMask& mask
 
 }  // namespace
 
-void find_visible(const Problem& p, const Task& task, RowIntervals* visible) {
-  const MaskContext context{.q_len = p.q_len, .kv_len = p.kv_len, .offset = offset_of(*p.spec, *p.inputs, task.batch)};
-  RowIntervals existing;  // none where head_dim is 0: without a dimension there are no scores, and every row is empty
-  if (p.head_dim > 0) existing.add({0, kv_len_of(*p.inputs, task.batch)});
-  const bool cut = existing.count == 0 || existing.items[0].hi < p.kv_len;
-  Index known = -1;  // the heads of a group see alike
-  for (Index r = 0; r < task.rows; ++r) {
-    const Index query = (task.first_row + r) / p.group;
-    if (query == known) {
-      visible[r] = visible[r - 1];
-    } else {
-      visible[r] = p.spec->mask.visible(query, context);
-      if (cut) visible[r] = intersect(visible[r], existing);
-    }
-    known = query;
-  }
-}
-
-void find_sight(const RowIntervals* visible, int rows, int lanes, VectorSight* sight) {
-  constexpr Index kFar = std::numeric_limits<Index>::max();
-  for (int v = 0; v * lanes < rows; ++v) {
-    VectorSight& of = sight[v];
-    of = {.single = true, .first_lo = kFar, .last_lo = 0, .first_hi = kFar, .last_hi = 0};
-    for (int row = v * lanes; row < std::min(rows, (v + 1) * lanes); ++row) {
-      of.single &= visible[row].count <= 1;
-      if (visible[row].count == 0) {  // nothing is seen by every row
-        of.first_hi = 0;
-        continue;
-      }
-      const Interval seen = visible[row].items[0];
-      of.first_lo = std::min(of.first_lo, seen.lo);
-      of.last_lo = std::max(of.last_lo, seen.lo);
-      of.first_hi = std::min(of.first_hi, seen.hi);
-      of.last_hi = std::max(of.last_hi, seen.hi);
-    }
-  }
-}
-
-void classify(const Problem& p, const MaskRows& rows, int lanes, Interval keys, TileMask& mask) {
-  const int vectors = (rows.rows + lanes - 1) / lanes;
+void classify(const MaskRows& rows, Interval keys, TileMask& mask) {
+  const Sight& sight = *rows.sight;
+  const int vectors = (rows.rows + rows.lanes - 1) / rows.lanes;
   const auto count = static_cast<int>(keys.hi - keys.lo);
-  mask.by_bits = static_cast<bool>(p.allowed);
-  if (rows.visible == nullptr && !p.allowed) {
+  mask.by_bits = sight.table != nullptr;
+  if (sight.visible == nullptr && sight.table == nullptr) {
     mask.strip_count = 1;
     mask.strips[0] = {0, count, 0, vectors, false};
     return;
   }
+  const auto relation = [&](int v) {
+    if (sight.visible == nullptr) return Cell::Full;
+    const VectorSight& vector = sight.vectors[rows.first / rows.lanes + v];
+    return vector.single ? relate(vector, keys) : Cell::Partial;
+  };
   VectorCells cells[kernels::kMaxPanelVectors];
+  VectorWords words[kernels::kMaxPanelVectors];
   for (int v = 0; v < vectors; ++v) {
-    cells[v].all = Cell::Full;
-    if (rows.visible == nullptr) continue;
-    const bool single = rows.sight[v].single;
-    cells[v].all = single ? relate(rows.sight[v], keys) : relate(Lanes{&rows, v * lanes, std::min(lanes, rows.rows - v * lanes)}, keys);
-    mask.by_bits |= !single && cells[v].all == Cell::Partial;  // bounds describe one interval per row
+    cells[v].all = relation(v);
+    // Bounds describe one interval per row.
+    mask.by_bits |= cells[v].all == Cell::Partial && !sight.vectors[rows.first / rows.lanes + v].single;
   }
   for (int v = 0; v < vectors; ++v) {
-    const Lanes at{&rows, v * lanes, std::min(lanes, rows.rows - v * lanes)};
+    const Lanes lanes = lanes_of(rows, v);
     if (mask.by_bits) {
-      interval_bits(p, at, keys, mask.bits[v]);
-      if (p.allowed && cells[v].all != Cell::Skip) {
-        clear_not_allowed(p, at, keys, mask.bits[v]);
-        cells[v].all = Cell::Partial;
-      }
-      if (cells[v].all == Cell::Partial) cells_from_bits(at, keys, mask.bits[v], cells[v]);
+      find_words(lanes, keys, words[v]);
+      if (cells[v].all == Cell::Skip) continue;
+      cells[v].all = Cell::Partial;
+      cells_from_words(words[v], lanes.count, count, cells[v].cell);
     } else if (cells[v].all == Cell::Partial) {
-      cells_from_sight(rows.sight[v], keys, cells[v]);
+      cells_from_sight(sight.vectors[rows.first / rows.lanes + v], keys, cells[v].cell);
     }
   }
   join_strips(cells, vectors, count, mask);
-  const bool hides = std::any_of(mask.strips, mask.strips + mask.strip_count, [](const Strip& strip) { return strip.partial; });
-  if (hides && !mask.by_bits) find_bounds(rows, lanes, keys, mask);
+  bool hides = false;
+  for (int s = 0; s < mask.strip_count; ++s) {
+    const Strip& strip = mask.strips[s];
+    hides |= strip.partial;
+    for (int v = strip.first_vector; mask.by_bits && strip.partial && v < strip.first_vector + strip.vectors; ++v) {
+      bits_from_words(words[v], lanes_of(rows, v).count, strip.key, strip.count, mask.bits[v]);
+    }
+  }
+  if (hides && !mask.by_bits) find_bounds(rows, keys, mask);
 }
 
-void find_summed(const Problem& p, const MaskRows& rows, int lanes, int vector, Interval keys, std::uint16_t* bits) {
-  const Lanes at{&rows, vector * lanes, std::min(lanes, rows.rows - vector * lanes)};
-  interval_bits(p, at, keys, bits);
-  if (p.allowed) clear_not_allowed(p, at, keys, bits);
+void find_summed(const Problem& p, const MaskRows& rows, int vector, Interval keys, std::uint16_t* bits) {
+  const Lanes lanes = lanes_of(rows, vector);
+  VectorWords words;
+  find_words(lanes, keys, words);
+  bits_from_words(words, lanes.count, 0, static_cast<int>(keys.hi - keys.lo), bits);
   if (!p.bias) return;
-  clear_bits(p, at, keys, p.bias, bits,
-             [&](const std::byte* element) { return element_of(p.bias, element) != -std::numeric_limits<float>::infinity(); });
+  const Task& task = rows.sight->task;
+  for (int lane = 0; lane < lanes.count; ++lane) {
+    const RowPlace at = place_of(p, task.batch, task.kv_head, task.first_row + lanes.first + lane);
+    for (Index k = 0; k < keys.hi - keys.lo; ++k) {
+      const float bias = element_of(p.bias, p.bias.at(at.batch, at.head, at.query, keys.lo + k));
+      if (bias == -std::numeric_limits<float>::infinity()) bits[k] = static_cast<std::uint16_t>(bits[k] & ~(1U << lane));
+    }
+  }
 }
 
 }  // namespace mha::attention

@@ -2,29 +2,19 @@
 // at all; cells nobody sees are dropped, the others joined to strips. The kernels hear of masks only through what is made here.
 #pragma once
 
-#include "attention/plan.h"
+#include "attention/sight.h"
 
 namespace mha::attention {
 
 inline constexpr int kCellKeys = 8;
 inline constexpr int kMaxCells = kMaxTileKeys / kCellKeys;
 
-/// What the rows of one vector see, where each sees at most one interval: every row sees [last_lo, first_hi), none sees anything outside
-/// [first_lo, last_hi).
-struct VectorSight {
-  bool single;  // false: some row sees several intervals, and the rest says nothing
-  Index first_lo, last_lo;
-  Index first_hi, last_hi;
-};
-
 /// A panel's rows for the purpose of masks.
 struct MaskRows {
-  Index batch;
-  Index kv_head;
-  Index first_row;
+  const Sight* sight;  // of the task they belong to
+  Index first;         // their first one, counted within the task; a multiple of lanes
   int rows;
-  const RowIntervals* visible;  // per row; null where all rows see all of [0, kv_len)
-  const VectorSight* sight;     // per vector; null likewise
+  int lanes;
 };
 
 struct TileMask {
@@ -36,16 +26,11 @@ struct TileMask {
   std::int32_t hi[kernels::kMaxPanelLanes];
 };
 
-/// Fills `visible[0, rows)` for the rows of a task.
-void find_visible(const Problem& problem, const Task& task, RowIntervals* visible);
+/// Fills `mask` for keys [keys.lo, keys.hi), which begin a multiple of kWordKeys after the task's first; strip_count is 0 where the panel
+/// sees none of them.
+void classify(const MaskRows& rows, Interval keys, TileMask& mask);
 
-/// Fills `sight[0, vectors)` from the intervals of a panel's rows.
-void find_sight(const RowIntervals* visible, int rows, int lanes, VectorSight* sight);
-
-/// Fills `mask` for keys [keys.lo, keys.hi); strip_count is 0 where the panel sees none of them.
-void classify(const Problem& problem, const MaskRows& rows, int lanes, Interval keys, TileMask& mask);
-
-/// bits[k] of one vector for the keys of a strip, from the masks and from a bias of -inf: which pairs take part in the sum at all.
-void find_summed(const Problem& problem, const MaskRows& rows, int lanes, int vector, Interval keys, std::uint16_t* bits);
+/// bits[k] of one vector for the keys of a tile, from the masks and from a bias of -inf: which pairs take part in the sum at all.
+void find_summed(const Problem& problem, const MaskRows& rows, int vector, Interval keys, std::uint16_t* bits);
 
 }  // namespace mha::attention

@@ -52,9 +52,9 @@ void run_weights(const Problem& p, const WeightsRegion& region, const WeightsTar
                     .rows = std::min(plan.rows_per_task, rows - done),
                     .split = 0,
                     .keys = region.keys};
-    auto* visible = arena.take<RowIntervals>(task.rows);
-    find_visible(p, task, visible);
-    weights_task({p, plan, kernels, task, visible}, region, target, arena);
+    Sight sight = take_sight(p, plan, region.keys.hi - region.keys.lo, arena);
+    look(p, task, plan.lanes, sight);
+    weights_task({p, plan, kernels, task, &sight}, region, target, arena);
   });
 }
 

@@ -27,14 +27,19 @@ struct Setting {
   const Instance& instance;
   const Problem& lowered;
   MaskRows rows;
-  int lanes;
   Interval keys;
+  int lanes = rows.lanes;
 };
+
+RowPlace place_of_lane(const Setting& s, int lane) {
+  const attention::Task& task = s.rows.sight->task;
+  return place_of(s.lowered, task.batch, task.kv_head, task.first_row + s.rows.first + lane);
+}
 
 bool truly_visible(const Setting& s, int lane, Index key) {
   const AttentionInputs in = s.instance.inputs();
   const AttentionSpec spec = s.instance.spec();
-  const RowPlace at = place_of(s.lowered, s.rows.batch, s.rows.kv_head, s.rows.first_row + lane);
+  const RowPlace at = place_of_lane(s, lane);
   const Index keys = in.kv_lengths.empty() ? in.k.size(1) : in.kv_lengths[static_cast<std::size_t>(at.batch)];
   const MaskContext context = {in.q.size(1), keys, spec.align == Align::BottomRight ? keys - in.q.size(1) : 0};
   if (key >= keys || !spec.mask.sees(at.query, key, context)) return false;
@@ -47,7 +52,7 @@ bool bias_hides(const Setting& s, int lane, Index key) {
   const auto spec = s.instance.spec();
   const auto* bias = std::get_if<DenseBias>(&spec.bias);
   if (bias == nullptr) return false;
-  const RowPlace at = place_of(s.lowered, s.rows.batch, s.rows.kv_head, s.rows.first_row + lane);
+  const RowPlace at = place_of_lane(s, lane);
   const auto i = [&](int axis, Index index) { return bias->values.size(axis) == 1 ? 0 : index; };
   return element(bias->values, i(0, at.batch), i(1, at.head), i(2, at.query), i(3, key)) == -HUGE_VAL;
 }
@@ -91,7 +96,7 @@ std::string wrong_bits(const Setting& s) {
   const int vectors = (s.rows.rows + s.lanes - 1) / s.lanes;
   std::vector<std::uint16_t> bits(static_cast<std::size_t>(s.keys.hi - s.keys.lo));
   for (int v = 0; v < vectors; ++v) {
-    attention::find_summed(s.lowered, s.rows, s.lanes, v, s.keys, bits.data());
+    attention::find_summed(s.lowered, s.rows, v, s.keys, bits.data());
     for (int lane = v * s.lanes; lane < std::min(s.rows.rows, (v + 1) * s.lanes); ++lane) {
       for (Index k = s.keys.lo; k < s.keys.hi; ++k) {
         const bool summed = (bits[static_cast<std::size_t>(k - s.keys.lo)] >> (lane % s.lanes) & 1) != 0;
@@ -118,27 +123,32 @@ TEST(TileMaskTest, StripsHoldExactlyTheVisiblePairs) {
     const AttentionInputs inputs = instance.inputs();
     const Problem lowered = attention::lower(spec, inputs, {.out = {}, .lse = {}, .weights = {}});
     const int lanes = *rc::gen::element(1, 8, 16);
-    const Index tile = *rc::gen::element<Index>(128, 64, 256);
+    const Index tile = *rc::gen::element<Index>(128, 64, 256, 32);
     const Index rows = p.q_len * p.group;
+    attention::Plan plan{};
+    plan.lanes = lanes;
+    plan.rows_per_task = rows;
     const auto mask = std::make_unique<TileMask>();
-    const Index batch = p.batch - 1;
-    const Index kv_head = p.kv_heads - 1;
-    std::vector<RowIntervals> visible(static_cast<std::size_t>(rows));
-    attention::find_visible(lowered,
-                            {.batch = batch, .kv_head = kv_head, .first_row = 0, .rows = rows, .split = 0, .keys = {0, lowered.kv_len}},
-                            visible.data());
-    const bool plain = p.mask.empty() && p.kv_lengths.empty();
-    for (Index first = 0; first < rows; first += 3 * lanes) {
-      const int panel = static_cast<int>(std::min<Index>(3 * lanes, rows - first));
-      for (Index lo = 0; lo < p.kv_len; lo += tile) {
-        for (const bool with_intervals : {true, false}) {
-          if (!with_intervals && !plain) continue;
-          attention::VectorSight sight[kernels::kMaxPanelVectors];
-          attention::find_sight(visible.data() + first, panel, lanes, sight);
-          const MaskRows with = {batch, kv_head, first, panel, visible.data() + first, sight};
-          const MaskRows without = {batch, kv_head, first, panel, nullptr, nullptr};
-          const Setting s = {instance, lowered, with_intervals ? with : without, lanes, {lo, std::min(lo + tile, p.kv_len)}};
-          attention::classify(lowered, s.rows, lanes, s.keys, *mask);
+    Arena arena;
+    const ArenaScope scope(arena);
+    attention::Sight sight = attention::take_sight(lowered, plan, p.kv_len, arena);
+    // One memory for several tasks, as a worker has it: what it keeps from one must be true of the next.
+    for (int task = 0; task < 6; ++task) {
+      const Index first_key = p.kv_len > 128 && task % 3 == 2 ? 96 : 0;
+      const Index first_row = task % 2 == 1 ? std::clamp<Index>(rows - 1, 0, 2 * lanes) : 0;
+      attention::look(lowered,
+                      {.batch = *rc::gen::inRange<Index>(0, p.batch),
+                       .kv_head = *rc::gen::inRange<Index>(0, p.kv_heads),
+                       .first_row = first_row,
+                       .rows = rows - first_row,
+                       .split = 0,
+                       .keys = {first_key, lowered.kv_len}},
+                      lanes, sight);
+      for (Index first = 0; first < rows - first_row; first += 3 * lanes) {
+        const MaskRows panel = {&sight, first, static_cast<int>(std::min<Index>(3 * lanes, rows - first_row - first)), lanes};
+        for (Index lo = first_key; lo < p.kv_len; lo += tile) {
+          const Setting s = {instance, lowered, panel, {lo, std::min(lo + tile, p.kv_len)}};
+          attention::classify(s.rows, s.keys, *mask);
           RC_ASSERT(fault(s, *mask) == "");
           RC_ASSERT(wrong_bits(s) == "");
         }

@@ -55,7 +55,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   plan.key_tile = plan.few_rows ? kFewTileKeys : 128;
   plan.copy_keys = plan.few_rows ? p.k.stride[3] != 1 : worth_a_copy(p.k, p.head_dim, rows);
   plan.copy_values = p.v && (plan.few_rows ? !p.v.plain() : worth_a_copy(p.v, p.value_dim, rows));
-  const Index panels = divided_up(plan.copy_keys || plan.copy_values ? 384 : 192, plan.panel_lanes);
+  const Index panels = divided_up(plan.copy_keys || plan.copy_values ? 384 : 256, plan.panel_lanes);
   plan.rows_per_task = panels * plan.panel_lanes;
   plan.blocks = divided_up(rows, plan.rows_per_task);
   // Whether and where keys are split depends on the sizes of one head alone, so that results do not depend on batch mates or threads.

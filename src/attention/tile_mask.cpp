@@ -29,9 +29,10 @@ Lanes lanes_of(const MaskRows& rows, int vector) {
   return {rows.sight, rows.first + vector * rows.lanes, std::min(rows.lanes, rows.rows - vector * rows.lanes)};
 }
 
-/// A vector's sight of a tile, pair by pair: bit i of word[lane][w] set where the lane sees key 32 w + i of the tile.
+/// A vector's sight of a tile, pair by pair: bit i of row[lane][w] set where the lane sees key 32 w + i of the tile.
 struct VectorWords {
-  std::uint32_t word[kernels::kMaxLanes][kTileWords];
+  const std::uint32_t* row[kernels::kMaxLanes];
+  std::uint32_t own[kernels::kMaxLanes][kTileWords];  // what is not in the table as it is
 };
 
 Cell relate(const VectorSight& sight, Interval keys) {
@@ -44,10 +45,14 @@ void find_words(const Lanes& lanes, Interval keys, VectorWords& words) {
   const auto count = static_cast<int>((keys.hi - keys.lo + kWordKeys - 1) / kWordKeys);
   const RowIntervals everything{.items = {keys}, .count = 1};
   for (int lane = 0; lane < lanes.count; ++lane) {
-    interval_words(sight.visible != nullptr ? sight.visible[lanes.first + lane] : everything, keys, words.word[lane]);
-    if (sight.table == nullptr) continue;
-    const std::uint32_t* table = sight.table + (lanes.first + lane) * sight.words + (keys.lo - sight.task.keys.lo) / kWordKeys;
-    for (int w = 0; w < count; ++w) words.word[lane][w] &= table[w];
+    const Index row = lanes.first + lane;
+    const std::uint32_t* table = nullptr;
+    if (sight.table != nullptr) table = sight.table + row * sight.words + (keys.lo - sight.task.keys.lo) / kWordKeys;
+    words.row[lane] = table;
+    if (table != nullptr && sight.visible == nullptr) continue;
+    words.row[lane] = words.own[lane];
+    interval_words(sight.visible != nullptr ? sight.visible[row] : everything, keys, words.own[lane]);
+    for (int w = 0; table != nullptr && w < count; ++w) words.own[lane][w] &= table[w];
   }
 }
 
@@ -56,8 +61,8 @@ void cells_from_words(const VectorWords& words, int lanes, int keys, Cell* cells
     std::uint32_t any = 0;
     std::uint32_t all = ~0U;
     for (int lane = 0; lane < lanes; ++lane) {
-      any |= words.word[lane][w];
-      all &= words.word[lane][w];
+      any |= words.row[lane][w];
+      all &= words.row[lane][w];
     }
     for (int key = w * kWordKeys; key < std::min(keys, (w + 1) * kWordKeys); key += kCellKeys, any >>= kCellKeys, all >>= kCellKeys) {
       const std::uint32_t every = 0xFFU >> (kCellKeys - std::min(kCellKeys, keys - key));
@@ -82,7 +87,7 @@ void bits_from_words(const VectorWords& words, int lanes, int first, int count, 
   for (int key = first; key < first + count; key += kCellKeys) {
     std::uint64_t half[2] = {};
     for (int lane = 0; lane < lanes; ++lane) {
-      const std::uint64_t seen = words.word[lane][key / kWordKeys] >> (key % kWordKeys) & 0xFFU;
+      const std::uint64_t seen = words.row[lane][key / kWordKeys] >> (key % kWordKeys) & 0xFFU;
       half[lane / 8] |= seen << (lane % 8 * 8);
     }
     const std::uint64_t low = transposed(half[0]);

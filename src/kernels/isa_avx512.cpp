@@ -18,7 +18,7 @@ struct Isa {
   };
 
   static constexpr int kLanes = 16;
-  static constexpr int kPanelVectors = 3;
+  static constexpr int kPanelVectors = 4;
   static constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : vectors == 1 ? 16 : 8; }
 
   static F32 set(float x) { return _mm512_set1_ps(x); }

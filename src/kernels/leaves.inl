@@ -147,7 +147,8 @@ template <int V, class Fn>
 [[gnu::always_inline]] inline void for_tiles(Index rows, Fn&& fn) {
   constexpr int kTile = Isa::tile_rows(V);
   Index r = 0;
-  for (; r + kTile <= rows; r += kTile) fn(Count<kTile>{}, r);
+  // Where eight are left, two tiles of 4 rather than one of 6 and two of 1.
+  for (; r + kTile <= rows && (kTile != 6 || rows - r != 8); r += kTile) fn(Count<kTile>{}, r);
   if constexpr (kTile > 4) {
     for (; r + 4 <= rows; r += 4) fn(Count<4>{}, r);
   }

@@ -40,6 +40,7 @@ class ForwardTask {
   void start();
   void start_rows(int i);
   Interval seen_keys() const;
+  void ask_for_next(Interval keys, Interval seen, int i) const;
   void step(int i, const KeyTile& tile);
   void accumulate(int i, const KeyTile& tile, const float* alpha);
   void accumulate_strip(int i, const KeyTile& tile, const kernels::Strip& strip, const float* alpha);
@@ -103,7 +104,10 @@ void ForwardTask::run() {
     for (int i = 0; folding && i < panel_count_; ++i) fold(i);
     KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.task.keys.hi)}, scored_.key_copy);
     if (c_.plan.few_rows) tile.stored.rows.soon = soon(value_block(tile.keys));
-    for (int i = 0; i < panel_count_; ++i) step(i, tile);
+    for (int i = 0; i < panel_count_; ++i) {
+      if (c_.plan.far) ask_for_next(tile.keys, seen, i);
+      step(i, tile);
+    }
   }
   for (int i = 0; i < panel_count_; ++i) {
     if (c_.plan.folds) {
@@ -131,7 +135,9 @@ void ForwardTask::write_merged_weights() {
 }
 
 void ForwardTask::start() {
+  if (c_.plan.far) ask_for_rows(c_, panels_[0], c_.p.q, c_.p.head_dim);
   for (int i = 0; i < panel_count_; ++i) {
+    if (c_.plan.far && i + 1 < panel_count_) ask_for_rows(c_, panels_[i + 1], c_.p.q, c_.p.head_dim);
     load_panel(c_, panels_[i], rows_);
     start_rows(i);
     std::fill(states_[i].acc, states_[i].acc + output_floats(panels_[i]), 0.0F);
@@ -188,6 +194,14 @@ Interval ForwardTask::seen_keys() const {
     seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
   }
   return {std::max(seen.lo, c_.task.keys.lo), std::min(seen.hi, c_.task.keys.hi)};
+}
+
+/// Asks for the next tile, a part with each panel's step of this one; with the last tile, for the rows of output.
+void ForwardTask::ask_for_next(Interval keys, Interval seen, int i) const {
+  const Interval next{keys.hi, std::min({keys.hi + c_.plan.key_tile, c_.task.keys.hi, seen.hi})};
+  if (next.empty()) return ask_for_rows(c_, panels_[i], c_.p.out, c_.p.value_dim);
+  ask_for(key_block(c_, next), i, panel_count_);
+  ask_for(value_block(next), i, panel_count_);
 }
 
 void ForwardTask::step(int i, const KeyTile& tile) {

@@ -104,6 +104,14 @@ kernels::Soon soon(const Block& block) {
   return {block.first, block.stride * block.from->item, block.from->stride[3] == 1 ? block.dim * block.from->item : 0};
 }
 
+void ask_for(const Block& block, Index part, Index parts) {
+  const kernels::Soon rows = soon(block);
+  for (Index r = block.rows * part / parts; r < block.rows * (part + 1) / parts; ++r) {
+    const auto* row = static_cast<const std::byte*>(rows.data) + r * rows.stride;
+    for (Index byte = 0; byte < rows.bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+  }
+}
+
 StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy) {
   if (block.from->stride[3] == 1) return {{block.first, block.stride, block.rows, block.dim}, block.from->storage};
   const kernels::Rows rows = fetch(kernels, block, copy);

@@ -108,6 +108,13 @@ void load_panel(const TaskContext& c, Panel& panel, float* rows) {
   }
 }
 
+void ask_for_rows(const TaskContext& c, const Panel& panel, const Operand& operand, Index dim) {
+  for (int lane = 0; lane < panel.rows; ++lane) {
+    const RowPlace at = place_in(c, panel, lane);
+    ask_for({&operand, operand.at(at.batch, at.query, at.head, 0), 0, 1, dim});
+  }
+}
+
 Block key_block(const TaskContext& c, Interval keys) {
   return {&c.p.k, c.p.k.at(c.task.batch, keys.lo, c.task.kv_head, 0), c.p.k.stride[1], keys.hi - keys.lo, c.p.head_dim};
 }

@@ -33,6 +33,9 @@ Index query_floats(const TaskContext& context, const Panel& panel);
 /// Loads and scales the panel's queries; `rows` is scratch of plan.row_scratch floats.
 void load_panel(const TaskContext& context, Panel& panel, float* rows);
 
+/// Asks for the panel's rows of an operand, queries or outputs, ahead of use.
+void ask_for_rows(const TaskContext& context, const Panel& panel, const Operand& operand, Index dim);
+
 /// A tile of keys: f32 rows, or of few rows as it is stored.
 struct KeyTile {
   Interval keys;

@@ -17,6 +17,7 @@ struct Plan {
   Index key_tile;       // keys per tile; tiles begin at multiples of it
   bool copy_keys;       // whether a tile's keys (values) are first copied to dense f32 rows
   bool copy_values;
+  bool far;          // the operands are larger than a core's own caches: what is needed next is asked for ahead
   bool few_rows;     // decoding: rows are not laid across lanes but multiplied as they are
   Index blocks;      // of rows_per_task rows per kv head
   Index splits;      // parts of the keys that are tasks of their own, merged in their order; 1: none

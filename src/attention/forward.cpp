@@ -102,8 +102,7 @@ void ForwardTask::run() {
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
     const bool folding = c_.plan.folds && first % kFoldKeys == 0 && first > seen.lo;
     for (int i = 0; folding && i < panel_count_; ++i) fold(i);
-    KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.task.keys.hi)}, scored_.key_copy);
-    if (c_.plan.few_rows) tile.stored.rows.soon = soon(value_block(tile.keys));
+    const KeyTile tile = load_keys(c_, {first, std::min(first + c_.plan.key_tile, c_.task.keys.hi)}, scored_.key_copy);
     for (int i = 0; i < panel_count_; ++i) {
       if (c_.plan.far) ask_for_next(tile.keys, seen, i);
       step(i, tile);
@@ -264,10 +263,7 @@ void ForwardTask::accumulate_few(int i, const KeyTile& tile, const kernels::Stri
   float* acc = states_[i].acc;
   const bool hides = strip.partial || c_.p.bias;
   if (!hides || values_finite(tile.keys)) {
-    StoredBlock all = fetch_stored(c_.kernels, value_block(tile.keys), value_copy_);
-    const Interval next{tile.keys.hi, std::min(tile.keys.hi + c_.plan.key_tile, c_.task.keys.hi)};
-    if (!next.empty()) all.rows.soon = soon(key_block(c_, next));
-    const StoredBlock part = all.slice(strip.key, strip.count);
+    const StoredBlock part = fetch_stored(c_.kernels, value_block(tile.keys), value_copy_).slice(strip.key, strip.count);
     c_.kernels.accumulate_few[static_cast<int>(part.storage)](part.rows, weights, panel.ld, panel.rows, alpha, acc, value_stride_);
     return;
   }

@@ -95,20 +95,15 @@ kernels::Rows fetch(const kernels::KernelTable& kernels, const Block& block, flo
 
 StoredBlock StoredBlock::slice(Index first, Index count) const {
   const Index item = storage == kernels::Storage::F32 ? 4 : 2;
-  kernels::Soon soon = rows.soon;
-  if (soon.data != nullptr) soon.data = static_cast<const std::byte*>(soon.data) + first * soon.stride;
-  return {{static_cast<const std::byte*>(rows.data) + first * rows.stride * item, rows.stride, count, rows.dim, soon}, storage};
-}
-
-kernels::Soon soon(const Block& block) {
-  return {block.first, block.stride * block.from->item, block.from->stride[3] == 1 ? block.dim * block.from->item : 0};
+  return {{static_cast<const std::byte*>(rows.data) + first * rows.stride * item, rows.stride, count, rows.dim}, storage};
 }
 
 void ask_for(const Block& block, Index part, Index parts) {
-  const kernels::Soon rows = soon(block);
+  const Operand& from = *block.from;
+  if (from.stride[3] != 1) return;
   for (Index r = block.rows * part / parts; r < block.rows * (part + 1) / parts; ++r) {
-    const auto* row = static_cast<const std::byte*>(rows.data) + r * rows.stride;
-    for (Index byte = 0; byte < rows.bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+    const std::byte* row = block.first + r * block.stride * from.item;
+    for (Index byte = 0; byte < block.dim * from.item; byte += 64) __builtin_prefetch(row + byte, 0, 2);
   }
 }
 

@@ -69,9 +69,7 @@ struct StoredBlock {
   /// Rows [first, first + count).
   StoredBlock slice(Index first, Index count) const;
 };
-/// The block as something to ask for ahead of use; of rows that are not contiguous nothing.
-kernels::Soon soon(const Block& block);
-/// Asks for part `part` of `parts` of the block at once, to have it in the L2 cache when it is read.
+/// Asks for part `part` of `parts` of the block, to have it in the L2 cache when it is read; where rows are not contiguous it does nothing.
 void ask_for(const Block& block, Index part = 0, Index parts = 1);
 /// The block as it lies in memory where its rows are contiguous, else copied to `copy` (rows * dim floats).
 StoredBlock fetch_stored(const kernels::KernelTable& kernels, const Block& block, float* copy);

@@ -20,7 +20,6 @@ bool worth_a_copy(const Operand& from, Index dim, Index rows) {
 constexpr Index kSplitKeys = 1024;  // long enough that merging costs nothing, short enough to share out a single head
 // Never for self-attention, where a short text would otherwise differ in its last bits from the same text padded beside a longer one.
 constexpr Index kFewRowsKeys = 64;
-constexpr Index kFewTileKeys = 32;     // of few rows: keys and values stay in the L1 cache between their uses
 constexpr Index kMostSplitBlocks = 2;  // with more blocks of rows there are tasks enough
 constexpr double kNearBytes = 2.0 * 1024 * 1024;
 constexpr Index kFarRows = 64;         // shorter heads are read faster than they can be asked for
@@ -54,7 +53,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
   plan.panel_lanes = kernels.lanes * kernels.panel_vectors;
   const Index rows = p.q_len * p.group;
   plan.few_rows = rows <= kernels.few_rows && p.kv_len >= kFewRowsKeys;
-  plan.key_tile = plan.few_rows ? kFewTileKeys : 128;
+  plan.key_tile = 128;
   plan.copy_keys = plan.few_rows ? p.k.stride[3] != 1 : worth_a_copy(p.k, p.head_dim, rows);
   plan.copy_values = p.v && (plan.few_rows ? !p.v.plain() : worth_a_copy(p.v, p.value_dim, rows));
   const Index panels = divided_up(plan.copy_keys || plan.copy_values ? 384 : 256, plan.panel_lanes);

@@ -96,6 +96,15 @@ struct Isa {
     for (int i = 0; i < kLanes; ++i) r[i] = t[i];
   }
 
+  static F32 sums(const F32 (&r)[kLanes]) {
+    F32 t[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) t[i] = add(_mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) t[i] = add(low_pairs(t[2 * i], t[2 * i + 1]), high_pairs(t[2 * i], t[2 * i + 1]));
+    return add(_mm256_permute2f128_ps(t[0], t[1], 0x20), _mm256_permute2f128_ps(t[0], t[1], 0x31));
+  }
+
  private:
   static I32 first(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
   static __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }

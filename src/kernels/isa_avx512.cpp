@@ -91,6 +91,17 @@ struct Isa {
     }
   }
 
+  static F32 sums(const F32 (&r)[kLanes]) {
+    F32 t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) t[i] = add(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) t[i] = add(low_pairs(t[2 * i], t[2 * i + 1]), high_pairs(t[2 * i], t[2 * i + 1]));
+    t[0] = add(_mm512_shuffle_f32x4(t[0], t[1], 0x88), _mm512_shuffle_f32x4(t[0], t[1], 0xDD));
+    t[1] = add(_mm512_shuffle_f32x4(t[2], t[3], 0x88), _mm512_shuffle_f32x4(t[2], t[3], 0xDD));
+    return add(_mm512_shuffle_f32x4(t[0], t[1], 0x88), _mm512_shuffle_f32x4(t[0], t[1], 0xDD));
+  }
+
  private:
   static __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
   static __m256i load16(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }

@@ -32,20 +32,12 @@ struct Rows {
   Index dim;
 };
 
-/// Rows that will be read soon: `bytes` of each, `stride` bytes apart. Leaves ask for one with each of their own rows.
-struct Soon {
-  const void* data = nullptr;
-  Index stride = 0;
-  Index bytes = 0;
-};
-
 /// Rows as they are stored, in the storage type of the leaf that reads them; `stride` counts its elements, which are contiguous in a row.
 struct StoredRows {
   const void* data;
   Index stride;
   Index count;
   Index dim;
-  Soon soon = {};
 };
 
 /// A run of keys seen by the same vectors of the panel: keys [key, key + count) of the tile by vectors [first_vector, first_vector +

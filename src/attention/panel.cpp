@@ -101,8 +101,9 @@ void load_panel(const TaskContext& c, Panel& panel, float* rows) {
     const int count = std::min(lanes, panel.rows - v * lanes);
     for (int lane = 0; lane < count; ++lane) {
       const RowPlace at = place_in(c, panel, v * lanes + lane);
-      const Block block{&c.p.q, c.p.q.at(at.batch, at.query, at.head, 0), 0, 1, c.p.head_dim};
-      lane_rows[lane] = fetch(c.kernels, block, rows + lane * c.p.head_dim).data;
+      const std::byte* query = c.p.q.at(at.batch, at.query, at.head, 0);
+      lane_rows[lane] = c.p.q.plain() ? reinterpret_cast<const float*>(query)
+                                      : fetch(c.kernels, {&c.p.q, query, 0, 1, c.p.head_dim}, rows + lane * c.p.head_dim).data;
     }
     c.kernels.load_queries(lane_rows, count, c.p.head_dim, c.p.scale, panel.queries + v * lanes, panel.ld);
   }

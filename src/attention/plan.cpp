@@ -22,7 +22,7 @@ constexpr Index kSplitKeys = 1024;  // long enough that merging costs nothing, s
 constexpr Index kFewRowsKeys = 64;
 constexpr Index kMostSplitBlocks = 2;  // with more blocks of rows there are tasks enough
 constexpr double kNearBytes = 2.0 * 1024 * 1024;
-constexpr Index kFarRows = 64;         // shorter heads are read faster than they can be asked for
+constexpr Index kFarKeys = 64;         // shorter heads are read faster than they can be asked for
 constexpr double kFlopsPerByte = 6.0;  // a core's arithmetic beside its share of the memory bandwidth, roughly
 
 Index padded(Index dim, int lanes) { return divided_up(dim, lanes) * lanes; }
@@ -71,7 +71,7 @@ Plan make_plan(const Problem& p, const kernels::KernelTable& kernels) {
                           static_cast<double>(p.head_dim * p.k.item + p.value_dim * p.v.item);
   const double row_bytes = static_cast<double>(p.batch * p.heads) * static_cast<double>(p.q_len) *
                            static_cast<double>(p.head_dim * p.q.item + p.value_dim * p.out.item);
-  plan.far = rows >= kFarRows && kv_bytes + row_bytes > kNearBytes;
+  plan.far = !plan.few_rows && p.kv_len >= kFarKeys && kv_bytes + row_bytes > kNearBytes;
   plan.work = std::max(plan.flops, kFlopsPerByte * kv_bytes);
   // Bias rows of a distance are up to a vector of lanes longer than the tile (biases.cpp).
   plan.row_scratch = plan.lanes * std::max({p.head_dim, p.value_dim, plan.key_tile + plan.lanes});

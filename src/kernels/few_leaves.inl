@@ -58,8 +58,7 @@ template <int R, class Stored>
     for (int i = 0; i < kFewSums; ++i) parts[i] = Isa::set(0.0F);
     few_products<K, R>(keys + k * stride, stride, dim, queries, q_stride, parts, ahead);
     Isa::store(sums, Isa::sums(parts));
-    for (int i = 0; i < K; ++i)
-      for (int r = 0; r < R; ++r) scores[(k + i) * ld + r] = sums[i * R + r];
+    for (int i = 0; i < K; ++i) __builtin_memcpy(scores + (k + i) * ld, sums + i * R, R * sizeof(float));
   }
   for (; k < count; ++k) {
     F32 parts[kFewSums];

@@ -1,4 +1,4 @@
-// AVX-512 (F, BW, DQ, VL): 16 lanes, register tiles of 8 x 3 vectors. See isa_scalar.cpp for what each operation means.
+// AVX-512 (F, BW, DQ, VL): 16 lanes, register tiles of 6 x 4 vectors. See isa_scalar.cpp for what each operation means.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Isa {
 
   static constexpr int kLanes = 16;
   static constexpr int kPanelVectors = 4;
-  static constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : vectors == 1 ? 16 : 8; }
+  static constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
 
   static F32 set(float x) { return _mm512_set1_ps(x); }
   static F32 load(const float* p) { return _mm512_loadu_ps(p); }

@@ -5,7 +5,7 @@
 constexpr int kFewSums = kLanes;
 /// Memory is the limit here, and a core alone does not look far enough ahead: rows this far below are asked for, line by line as their own
 /// column is read. (docs/design.md has the measurements.)
-constexpr Index kBytesAhead = 12288;
+constexpr Index kBytesAhead = 16384;
 /// Elements from a row to the one that is asked for with it.
 template <class Stored>
 [[gnu::always_inline]] inline Index elements_ahead(const StoredRows& rows) {

@@ -1,7 +1,8 @@
-"""How bench/rivals measures: sides in turn within one process, by the clock of the calling thread where both run wholly in it, else by wall
-time. Knows nothing of attention and of no library; main.py calls compare()."""
+"""How bench/rivals and bench/compare measure: sides in turn within one process, by the clock of the calling thread where both run wholly in
+it, else by wall time. Knows nothing of attention and of no library; main.py and revisions.py call compare()."""
 
 import itertools
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Callable
 
 import numpy as np
 
-SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long
+SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long, where nothing else is asked for
 OTHER_THREADS = 0.02   # work outside the calling thread that still counts as none
 
 
@@ -46,6 +47,15 @@ class Comparison:
 
     def quartiles(self):
         return np.percentile(self.ratios, [25, 50, 75])
+
+
+def median_interval(values, doubt=0.05):
+    """Where the median of what `values` are drawn from lies, but for a chance of `doubt`: two of the values, by their rank alone, so that
+    nothing is assumed of how they are spread. The whole range where they are too few to tell."""
+    ordered, count = np.sort(values), len(values)
+    outside = 2 * np.cumsum([math.comb(count, k) / 2**count for k in range(count // 2 + 1)])  # with k values cut off at either end
+    cut = max(int(np.sum(outside <= doubt)) - 1, 0)
+    return float(ordered[cut]), float(ordered[count - 1 - cut])
 
 
 @dataclass
@@ -92,13 +102,13 @@ def take(side, repeats):
     return Sample(thread / repeats, process / repeats, wall / repeats)
 
 
-def repeats_of(side):
+def repeats_of(side, seconds):
     next(side.turn)()
     start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < SAMPLE_SECONDS / 3:
+    while time.perf_counter() - start < seconds / 3:
         next(side.turn)()
         count += 1
-    return max(1, round(count * SAMPLE_SECONDS / (time.perf_counter() - start) + 0.5))
+    return max(1, round(count * seconds / (time.perf_counter() - start) + 0.5))
 
 
 def fastest(sides):
@@ -125,13 +135,14 @@ def relative_error(ours, theirs):
     return float(np.linalg.norm((ours - theirs).astype(np.float64)) / np.linalg.norm(ours.astype(np.float64)))
 
 
-def compare(ours, rivals, rounds, threads, peak):
-    """Ours and each rival in turn, `rounds` times: o A o B o A o B ... `peak` measures the FMA peak of this core."""
+def compare(ours, rivals, rounds, threads, peak, seconds=SAMPLE_SECONDS):
+    """Ours and each rival in turn, `rounds` times: o A o B o A o B ... `peak` measures the FMA peak of this core; a sample takes about
+    `seconds`."""
     for side in [ours, *rivals]:
         side.calls[0]()
     result = ours.result()
     errors = [relative_error(result, rival.result()) if rival.comparable else float("nan") for rival in rivals]
-    repeats = {side.name: repeats_of(side) for side in [ours, *rivals]}
+    repeats = {side.name: repeats_of(side, seconds) for side in [ours, *rivals]}
     pairs = [[] for _ in rivals]
     outcome = Outcome()
     for _ in range(rounds):

@@ -1,5 +1,5 @@
-"""The rows of bench/rivals: which problems are measured, and the memory they stand in. All sides read this same memory. Shapes are those of
-the targets; what a side does with a case is its own file's business."""
+"""The rows of bench/rivals and bench/compare: which problems are measured, and the memory they stand in. All sides read this same memory.
+Shapes are those of the targets; what a side does with a case is its own file's business."""
 
 import json
 import math
@@ -210,3 +210,18 @@ def encoder(quick, folder):
 
 
 GROUPS = {"prefill": prefill, "decode": decode, "small": small, "layer": layer, "encoder": encoder}
+
+
+def headline(folder):
+    """The rows by which bench/compare tells whether a revision is slower: one of each kind, none longer than some 0.1 s a call."""
+    for head_dim, length, masks in ((32, 512, ("full", "causal")), (64, 128, ("full", "causal")), (64, 512, ("full", "causal")),
+                                    (64, 2048, ("causal",)), (128, 512, ("causal",)), (128, 2048, ("full",))):
+        heads = 4 if length == 2048 else 12
+        for mask in masks:
+            yield Attention("prefill", "f32", mask, heads, heads, length, length, head_dim)
+    yield Attention("prefill", "f32", "dense", 4, 4, 2048, 2048, 64)
+    yield Attention("prefill", "bf16", "full", 8, 8, 512, 512, 64)
+    yield Attention("decode", "f32", "full", 32, 8, 1, 4096, 128)
+    yield Attention("decode", "bf16", "full", 32, 8, 1, 4096, 128)
+    yield Layer(768, 128)
+    yield Encoder(folder, 1, 128)

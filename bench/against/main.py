@@ -9,10 +9,11 @@ import gc
 import importlib
 import json
 import math
-import os
 import sys
 
 import numpy as np
+
+from machine import show_machine, take_threads
 
 GROUPS = ("prefill", "decode", "small", "layer", "encoder")
 RIVALS = {"openvino": "OpenVino", "torch": "Torch", "onnxruntime": "OnnxRuntime"}
@@ -32,11 +33,9 @@ def arguments():
     unknown = [group for group in chosen.groups if group not in GROUPS]
     if unknown:
         parser.error(f"no group {unknown[0]}: there are {', '.join(GROUPS)}")
-    cores = sorted(os.sched_getaffinity(0))
-    if not 1 <= chosen.threads <= len(cores) or chosen.rounds < 1:
-        parser.error(f"--threads must be 1 to {len(cores)}, --rounds at least 1")
-    if chosen.threads > 1:
-        os.sched_setaffinity(0, cores[:chosen.threads])  # before any pool counts the cores
+    if chosen.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    take_threads(parser, chosen.threads)
     return chosen
 
 
@@ -53,13 +52,7 @@ def load(chosen):
 
 
 def header(chosen, ours, rivals):
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
-    load = os.getloadavg()[0]
-    print(f"CPU      {cpu}, {os.cpu_count()} cores, load {load:.1f} at the start; FMA peak of a core {ours.fma_peak():.0f} GFLOP/s")
-    if load > 0.5:
-        print("         other work runs here: " + ("wall times, and with them OpenMP's, mean little" if chosen.threads > 1 else
-                                                   "caches and memory are shared with it, so compare ratios only"))
+    show_machine(chosen.threads, ours.fma_peak())
     print(f"ours     {ours.version}; " + "; ".join(rival.version for rival in rivals))
     print(f"threads  {chosen.threads} for every side, {chosen.rounds} rounds of ours, rival, ours, rival, ...; ratio theirs / ours: "
           "median [quartiles], above 1 we are faster")

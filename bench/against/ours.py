@@ -1,5 +1,5 @@
-"""Our side of bench/rivals: the library through bench/against/shim.cpp by ctypes, on memory that torch tensors own. The structs here mirror
-those of the shim; everything a call needs is prepared before, so that a measured call is one foreign call."""
+"""Our side of bench/rivals and both of bench/compare: the library through bench/against/shim.cpp by ctypes, on memory that torch tensors
+own. The structs here mirror those of the shim; everything a call needs is prepared before, so that a measured call is one foreign call."""
 
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_void_p
@@ -49,10 +49,26 @@ class Ours:
                 ("rivals_encoder_forward", c_int, [Handle, POINTER(View), POINTER(View), Handle])):
             function = getattr(self.lib, name)
             function.restype, function.argtypes = result, arguments
-        self.workspace = self.made(self.lib.rivals_workspace(threads))
+        self.threads, self.workspace, self.encoders = threads, None, {}
+        self.renew()
         self.version = f"ISA {self.made(self.lib.rivals_isa()).decode()}"
         self.fma_peak = self.lib.rivals_fma_peak
+
+    def renew(self):
+        """Another workspace, and encoders loaded anew when they are next asked for: other places in memory. Sides made before are dead."""
+        for encoder in self.encoders.values():
+            self.free("rivals_free_encoder", encoder)
+        if self.workspace:
+            self.free("rivals_free_workspace", self.workspace)
         self.encoders = {}
+        self.workspace = self.made(self.lib.rivals_workspace(self.threads))
+
+    def free(self, name, pointer):
+        """Revisions before these functions came leave it to the end of the process."""
+        if hasattr(self.lib, name):
+            function = getattr(self.lib, name)
+            function.restype, function.argtypes = None, [Handle]
+            function(pointer)
 
     def made(self, result):
         if not result:

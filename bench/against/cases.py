@@ -28,6 +28,11 @@ class Attention:
     kind = "attention"
 
     @property
+    def unit(self):
+        """Of its speed: that of the machine's limit which bounds it."""
+        return "GB/s" if self.group == "decode" else "GFLOP/s"
+
+    @property
     def label(self):
         heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads}/{self.kv_heads}"
         length = f"{self.q_len}" if self.q_len == self.kv_len else f"{self.q_len}x{self.kv_len}"
@@ -61,7 +66,7 @@ class AttentionData:
     def __init__(self, case):
         torch.manual_seed(1)
         self.q = self.tensor(case, case.heads, case.q_len)
-        buffers = 1 if case.group != "decode" else max(2, math.ceil(2 * last_level_cache() / case.kv_bytes))
+        buffers = 1 if case.group != "decode" else math.ceil(2 * last_level_cache() / case.kv_bytes)
         self.kv = [(self.tensor(case, case.kv_heads, case.kv_len), self.tensor(case, case.kv_heads, case.kv_len)) for _ in range(buffers)]
         self.allowed = {"window": self.window, "dense": self.dense}.get(case.mask, lambda case: None)(case)
 
@@ -91,6 +96,7 @@ class Layer:
     group: str = "layer"
     head_dim: int = 64
     kind = "layer"
+    unit = "GFLOP/s"
     tolerance = 1e-5
 
     @property
@@ -128,6 +134,7 @@ class Encoder:
     tokens: int
     group: str = "encoder"
     kind = "encoder"
+    unit = "GFLOP/s"
     tolerance = 1e-5
 
     @property
@@ -195,6 +202,13 @@ def small(quick):
                 yield Attention("small", "f32", mask, 12, 12, length, length, 64, batch=batch)
 
 
+def curve(quick):
+    """What the picture of speed against tokens needs beside the rows of prefill and small."""
+    for length, heads in ((256, 4),) if quick else ((32, 12), (256, 12), (1024, 4), (4096, 4)):
+        for mask in ("full", "causal"):
+            yield Attention("curve", "f32", mask, heads, heads, length, length, 64)
+
+
 def layer(quick):
     for d_model in (512,) if quick else (512, 768, 1024):
         for tokens in (16, 128, 512) if quick else (16, 128, 512, 2048):
@@ -209,7 +223,7 @@ def encoder(quick, folder):
             yield Encoder(folder, batch, tokens)
 
 
-GROUPS = {"prefill": prefill, "decode": decode, "small": small, "layer": layer, "encoder": encoder}
+GROUPS = {"prefill": prefill, "decode": decode, "small": small, "curve": curve, "layer": layer, "encoder": encoder}
 
 
 def headline(folder):

@@ -1,6 +1,7 @@
 // Our side of bench/rivals, and both of bench/compare: the library behind extern "C" functions that Python's ctypes can call
 // (bench/against/ours.py). Each turns plain structs into the library's own arguments and makes one public call; nothing is computed here.
 // Functions that can fail return 0 or null and leave the reason in rivals_error(). One thread at a time.
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
@@ -99,6 +100,13 @@ const char* rivals_isa() {
 /// GFLOP/s of the calling core right now, from about 2 ms; 0 for the reference.
 double rivals_fma_peak() {
   return guarded(0.0, [] { return mha::fma_peak(mha::current_isa()); });
+}
+
+/// GB/s that the workspace's threads together read `data` with; 0 where that cannot be measured.
+double rivals_read_bandwidth(const void* data, std::int64_t bytes, const mha::Workspace* workspace) {
+  return guarded(0.0, [&] {
+    return mha::read_bandwidth({static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)}, workspace->executor());
+  });
 }
 
 /// Executor and scratch of all later calls: the calling thread alone, or every core the process may use, which must be `threads`.

@@ -1,7 +1,8 @@
-"""How bench/rivals measures: sides in turn within one process, by the clock of the calling thread where both run wholly in it, else by wall
-time. Knows nothing of attention and of no library; main.py calls compare()."""
+"""How bench/rivals and bench/compare measure: sides in turn within one process, by the clock of the calling thread where both run wholly in
+it, else by wall time. Knows nothing of attention and of no library; main.py and revisions.py call compare()."""
 
 import itertools
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from typing import Callable
 
 import numpy as np
 
-SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long
+LONG_CALL = 0.1        # seconds from which a call warms itself: waking threads and filling caches are under a hundredth of it
+SAMPLE_SECONDS = 0.03  # one sample repeats its call at least this long, where nothing else is asked for
 OTHER_THREADS = 0.02   # work outside the calling thread that still counts as none
 
 
@@ -23,6 +25,8 @@ class Side:
     release: Callable[[], None] = lambda: None
     comparable: bool = True            # False: another problem on purpose, measured beside ours
     turn: object = None
+    repeats: int = 1                   # calls per sample
+    warm_up: bool = True               # whether an uncounted call goes before a sample
 
     def __post_init__(self):
         self.turn = itertools.cycle(self.calls)
@@ -30,11 +34,11 @@ class Side:
 
 @dataclass
 class Sample:
-    """Seconds per call by three clocks, and the FMA peak (GFLOP/s of one core) just after."""
+    """Seconds per call by three clocks, and the machine's limit just after, in the unit the caller chose."""
     thread: float
     process: float
     wall: float
-    peak: float = 0.0
+    limit: float = 0.0
 
 
 @dataclass
@@ -46,6 +50,15 @@ class Comparison:
 
     def quartiles(self):
         return np.percentile(self.ratios, [25, 50, 75])
+
+
+def median_interval(values, doubt=0.05):
+    """Where the median of what `values` are drawn from lies, but for a chance of `doubt`: two of the values, by their rank alone, so that
+    nothing is assumed of how they are spread. The whole range where they are too few to tell."""
+    ordered, count = np.sort(values), len(values)
+    outside = 2 * np.cumsum([math.comb(count, k) / 2**count for k in range(count // 2 + 1)])  # with k values cut off at either end
+    cut = max(int(np.sum(outside <= doubt)) - 1, 0)
+    return float(ordered[cut]), float(ordered[count - 1 - cut])
 
 
 @dataclass
@@ -82,34 +95,40 @@ def settle():
     raise RuntimeError("a thread of this process still works 1 s after the last call: no fair comparison is possible")
 
 
-def take(side, repeats):
+def take(side):
     settle()
-    next(side.turn)()  # warms caches, pools and frequency; not counted
+    if side.warm_up:
+        next(side.turn)()  # warms caches, pools and frequency; not counted
     thread, process, wall = time.thread_time(), time.process_time(), time.perf_counter()
-    for _ in range(repeats):
+    for _ in range(side.repeats):
         next(side.turn)()
     wall, thread, process = time.perf_counter() - wall, time.thread_time() - thread, time.process_time() - process
-    return Sample(thread / repeats, process / repeats, wall / repeats)
+    return Sample(thread / side.repeats, process / side.repeats, wall / side.repeats)
 
 
-def repeats_of(side):
+def calibrate(side, seconds=SAMPLE_SECONDS):
+    """Sets how a sample of `side` is taken; it takes about `seconds`, or one call."""
     next(side.turn)()
     start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < SAMPLE_SECONDS / 3:
+    while time.perf_counter() - start < seconds / 3:
         next(side.turn)()
         count += 1
-    return max(1, round(count * SAMPLE_SECONDS / (time.perf_counter() - start) + 0.5))
+    calls_per_second = count / (time.perf_counter() - start)
+    side.repeats = max(1, round(seconds * calls_per_second + 0.5))
+    side.warm_up = calls_per_second * LONG_CALL > 1
 
 
 def fastest(sides):
-    """Of several ways through one library, the one with the shortest call out of five, each after a first one."""
+    """Of several ways through one library, the one with the shortest call out of five (fewer where they are long), each after a first
+    one."""
     def shortest(side):
+        next(side.turn)()
         times = []
-        for _ in range(6):
+        while len(times) < 5 and sum(times) < 2 * LONG_CALL:
             start = time.perf_counter()
             next(side.turn)()
             times.append(time.perf_counter() - start)
-        return min(times[1:])
+        return min(times)
 
     return min(sides, key=shortest)
 
@@ -125,20 +144,22 @@ def relative_error(ours, theirs):
     return float(np.linalg.norm((ours - theirs).astype(np.float64)) / np.linalg.norm(ours.astype(np.float64)))
 
 
-def compare(ours, rivals, rounds, threads, peak):
-    """Ours and each rival in turn, `rounds` times: o A o B o A o B ... `peak` measures the FMA peak of this core."""
+def compare(ours, rivals, rounds, threads, limit, seconds=SAMPLE_SECONDS):
+    """Ours and each rival in turn, `rounds` times: o A o B o A o B ... `limit` measures what the machine can do at most; a sample takes
+    about `seconds`."""
     for side in [ours, *rivals]:
         side.calls[0]()
     result = ours.result()
     errors = [relative_error(result, rival.result()) if rival.comparable else float("nan") for rival in rivals]
-    repeats = {side.name: repeats_of(side) for side in [ours, *rivals]}
+    for side in [ours, *rivals]:
+        calibrate(side, seconds)
     pairs = [[] for _ in rivals]
     outcome = Outcome()
     for _ in range(rounds):
         for index, rival in enumerate(rivals):
-            sample = take(ours, repeats[ours.name])
-            sample.peak = peak()
-            pairs[index].append((sample, take(rival, repeats[rival.name])))
+            sample = take(ours)
+            sample.limit = limit()
+            pairs[index].append((sample, take(rival)))
             outcome.ours.append(sample)
     outcome.clock = "thread" if threads == 1 and in_calling_thread(outcome.ours) else "wall"
     for rival, taken, error in zip(rivals, pairs, errors):

@@ -1,5 +1,5 @@
-"""The rows of bench/rivals: which problems are measured, and the memory they stand in. All sides read this same memory. Shapes are those of
-the targets; what a side does with a case is its own file's business."""
+"""The rows of bench/rivals and bench/compare: which problems are measured, and the memory they stand in. All sides read this same memory.
+Shapes are those of the targets; what a side does with a case is its own file's business."""
 
 import json
 import math
@@ -26,6 +26,11 @@ class Attention:
     layout: str = "bhld"  # memory order; every side gets views [batch, heads, length, dim]
     batch: int = 1
     kind = "attention"
+
+    @property
+    def unit(self):
+        """Of its speed: that of the machine's limit which bounds it."""
+        return "GB/s" if self.group == "decode" else "GFLOP/s"
 
     @property
     def label(self):
@@ -61,7 +66,7 @@ class AttentionData:
     def __init__(self, case):
         torch.manual_seed(1)
         self.q = self.tensor(case, case.heads, case.q_len)
-        buffers = 1 if case.group != "decode" else max(2, math.ceil(2 * last_level_cache() / case.kv_bytes))
+        buffers = 1 if case.group != "decode" else math.ceil(2 * last_level_cache() / case.kv_bytes)
         self.kv = [(self.tensor(case, case.kv_heads, case.kv_len), self.tensor(case, case.kv_heads, case.kv_len)) for _ in range(buffers)]
         self.allowed = {"window": self.window, "dense": self.dense}.get(case.mask, lambda case: None)(case)
 
@@ -91,6 +96,7 @@ class Layer:
     group: str = "layer"
     head_dim: int = 64
     kind = "layer"
+    unit = "GFLOP/s"
     tolerance = 1e-5
 
     @property
@@ -128,6 +134,7 @@ class Encoder:
     tokens: int
     group: str = "encoder"
     kind = "encoder"
+    unit = "GFLOP/s"
     tolerance = 1e-5
 
     @property
@@ -195,6 +202,13 @@ def small(quick):
                 yield Attention("small", "f32", mask, 12, 12, length, length, 64, batch=batch)
 
 
+def curve(quick):
+    """What the picture of speed against tokens needs beside the rows of prefill and small."""
+    for length, heads in ((256, 4),) if quick else ((32, 12), (256, 12), (1024, 4), (4096, 4)):
+        for mask in ("full", "causal"):
+            yield Attention("curve", "f32", mask, heads, heads, length, length, 64)
+
+
 def layer(quick):
     for d_model in (512,) if quick else (512, 768, 1024):
         for tokens in (16, 128, 512) if quick else (16, 128, 512, 2048):
@@ -209,4 +223,19 @@ def encoder(quick, folder):
             yield Encoder(folder, batch, tokens)
 
 
-GROUPS = {"prefill": prefill, "decode": decode, "small": small, "layer": layer, "encoder": encoder}
+GROUPS = {"prefill": prefill, "decode": decode, "small": small, "curve": curve, "layer": layer, "encoder": encoder}
+
+
+def headline(folder):
+    """The rows by which bench/compare tells whether a revision is slower: one of each kind, none longer than some 0.1 s a call."""
+    for head_dim, length, masks in ((32, 512, ("full", "causal")), (64, 128, ("full", "causal")), (64, 512, ("full", "causal")),
+                                    (64, 2048, ("causal",)), (128, 512, ("causal",)), (128, 2048, ("full",))):
+        heads = 4 if length == 2048 else 12
+        for mask in masks:
+            yield Attention("prefill", "f32", mask, heads, heads, length, length, head_dim)
+    yield Attention("prefill", "f32", "dense", 4, 4, 2048, 2048, 64)
+    yield Attention("prefill", "bf16", "full", 8, 8, 512, 512, 64)
+    yield Attention("decode", "f32", "full", 32, 8, 1, 4096, 128)
+    yield Attention("decode", "bf16", "full", 32, 8, 1, 4096, 128)
+    yield Layer(768, 128)
+    yield Encoder(folder, 1, 128)

@@ -1,5 +1,5 @@
-"""Our side of bench/rivals: the library through bench/against/shim.cpp by ctypes, on memory that torch tensors own. The structs here mirror
-those of the shim; everything a call needs is prepared before, so that a measured call is one foreign call."""
+"""Our side of bench/rivals and both of bench/compare: the library through bench/against/shim.cpp by ctypes, on memory that torch tensors
+own. The structs here mirror those of the shim; everything a call needs is prepared before, so that a measured call is one foreign call."""
 
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_void_p
@@ -7,7 +7,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_void_p
 import torch
 
 from alternate import Side
-from cases import WINDOW
+from cases import WINDOW, last_level_cache
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 2, torch.float16: 3, torch.bool: 4, torch.int64: 5}  # mha::DType
 
@@ -49,10 +49,41 @@ class Ours:
                 ("rivals_encoder_forward", c_int, [Handle, POINTER(View), POINTER(View), Handle])):
             function = getattr(self.lib, name)
             function.restype, function.argtypes = result, arguments
-        self.workspace = self.made(self.lib.rivals_workspace(threads))
+        self.threads, self.workspace, self.encoders, self.memory = threads, None, {}, None
+        self.renew()
         self.version = f"ISA {self.made(self.lib.rivals_isa()).decode()}"
         self.fma_peak = self.lib.rivals_fma_peak
+
+    def fma_peaks(self):
+        """GFLOP/s of all threads, as if each were as fast as the calling one now."""
+        return self.fma_peak() * self.threads
+
+    def read_bandwidth(self):
+        """GB/s of all threads together, out of memory."""
+        if self.memory is None:
+            self.memory = torch.ones(min(max(4 * last_level_cache(), 2**27), 2**30) // 4)
+            self.lib.rivals_read_bandwidth.restype, self.lib.rivals_read_bandwidth.argtypes = c_double, [c_void_p, c_int64, Handle]
+        return self.lib.rivals_read_bandwidth(self.memory.data_ptr(), self.memory.nbytes, self.workspace)
+
+    def scratch_bytes(self):
+        self.lib.rivals_workspace_bytes.restype, self.lib.rivals_workspace_bytes.argtypes = c_int64, [Handle]
+        return self.lib.rivals_workspace_bytes(self.workspace)
+
+    def renew(self):
+        """Another workspace, and encoders loaded anew when they are next asked for: other places in memory. Sides made before are dead."""
+        for encoder in self.encoders.values():
+            self.free("rivals_free_encoder", encoder)
+        if self.workspace:
+            self.free("rivals_free_workspace", self.workspace)
         self.encoders = {}
+        self.workspace = self.made(self.lib.rivals_workspace(self.threads))
+
+    def free(self, name, pointer):
+        """Revisions before these functions came leave it to the end of the process."""
+        if hasattr(self.lib, name):
+            function = getattr(self.lib, name)
+            function.restype, function.argtypes = None, [Handle]
+            function(pointer)
 
     def made(self, result):
         if not result:

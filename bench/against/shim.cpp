@@ -1,6 +1,7 @@
-// Our side of bench/rivals: the library behind extern "C" functions that Python's ctypes can call (bench/against/ours.py). Each turns plain
-// structs into the library's own arguments and makes one public call; nothing is computed here. Functions that can fail return 0 or null
-// and leave the reason in rivals_error(). One thread at a time.
+// Our side of bench/rivals, and both of bench/compare: the library behind extern "C" functions that Python's ctypes can call
+// (bench/against/ours.py). Each turns plain structs into the library's own arguments and makes one public call; nothing is computed here.
+// Functions that can fail return 0 or null and leave the reason in rivals_error(). One thread at a time.
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
@@ -101,6 +102,13 @@ double rivals_fma_peak() {
   return guarded(0.0, [] { return mha::fma_peak(mha::current_isa()); });
 }
 
+/// GB/s that the workspace's threads together read `data` with; 0 where that cannot be measured.
+double rivals_read_bandwidth(const void* data, std::int64_t bytes, const mha::Workspace* workspace) {
+  return guarded(0.0, [&] {
+    return mha::read_bandwidth({static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)}, workspace->executor());
+  });
+}
+
 /// Executor and scratch of all later calls: the calling thread alone, or every core the process may use, which must be `threads`.
 mha::Workspace* rivals_workspace(int threads) {
   return guarded<mha::Workspace*>(nullptr, [&] {
@@ -112,6 +120,11 @@ mha::Workspace* rivals_workspace(int threads) {
     return new mha::Workspace(executor);
   });
 }
+
+/// Scratch memory that it holds.
+std::int64_t rivals_workspace_bytes(const mha::Workspace* workspace) { return static_cast<std::int64_t>(workspace->bytes()); }
+
+void rivals_free_workspace(mha::Workspace* workspace) { delete workspace; }
 
 int rivals_attention(const RivalsAttention* call, mha::Workspace* workspace) {
   return guarded(0, [&] {
@@ -150,6 +163,8 @@ void rivals_free_layer(mha::MultiHeadAttention* layer) { delete layer; }
 mha::Transformer* rivals_encoder(const char* folder) {
   return guarded<mha::Transformer*>(nullptr, [&] { return new mha::Transformer(mha::Transformer::load(folder)); });
 }
+
+void rivals_free_encoder(mha::Transformer* encoder) { delete encoder; }
 
 /// `ids` [batch, length] i64, `hidden` [batch, length, d_model] f32.
 int rivals_encoder_forward(const mha::Transformer* encoder, const RivalsView* ids, const RivalsView* hidden, mha::Workspace* workspace) {

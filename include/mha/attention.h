@@ -80,7 +80,7 @@ struct AttentionPlan {
   bool folds = false;       // whether a task sums values in parts of some thousand keys, for precision
   Index tasks = 0;
   int workers = 0;                // threads that will share them
-  std::size_t scratch = 0;        // bytes per worker, at most
+  std::size_t scratch = 0;        // bytes per worker, at most, what it keeps of masks included
   std::size_t merge_scratch = 0;  // bytes for the parts of split keys
   double flops = 0;               // of both products over all (query, key) pairs, masked ones too
 };

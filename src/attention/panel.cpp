@@ -121,6 +121,7 @@ Block key_block(const TaskContext& c, Interval keys) {
 }
 
 KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
+  look_at_keys(c.p, keys, *c.sight);
   const Block block = key_block(c, keys);
   if (c.plan.few_rows) return {keys, {}, fetch_stored(c.kernels, block, copy)};
   return {keys, fetch(c.kernels, block, copy, c.plan.copy_keys), {}};
@@ -129,11 +130,9 @@ KeyTile load_keys(const TaskContext& c, Interval keys, float* copy) {
 MaskRows mask_rows(const TaskContext& c, const Panel& panel) { return {c.sight, panel.first, panel.rows, c.plan.lanes}; }
 
 Scored take_scored(const TaskContext& c, Arena& arena, float* max, float* rows) {
-  const Index scores = c.plan.key_tile * c.plan.panel_lanes;
+  const Index scores = c.plan.key_tile * (c.plan.few_rows ? c.plan.lanes : c.plan.panel_lanes);
   Scored scored{arena.take<TileMask>(1), arena.take<float>(scores), max, rows, nullptr};
   if (c.plan.copy_keys) scored.key_copy = arena.take<float>(c.plan.key_tile * c.p.head_dim);
-  // Lanes beyond few rows are never written by scores_few, but go through the softmax with the others.
-  if (c.plan.few_rows) std::fill(scored.scores, scored.scores + scores, 0.0F);
   return scored;
 }
 
@@ -149,6 +148,7 @@ bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, S
     const bool final = !c.plan.few_rows && !c.p.spec->softcap && !c.p.biased() && !strip.partial;
     if (c.plan.few_rows) {
       const StoredBlock keys = tile.stored.slice(strip.key, strip.count);
+      std::fill(scores, scores + strip.count * panel.ld, 0.0F);  // lanes beyond the rows go through the softmax with the others
       k.scores_few[static_cast<int>(keys.storage)](keys.rows, panel.queries, panel.query_stride, panel.rows, scores, panel.ld);
     } else {
       const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};

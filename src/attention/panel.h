@@ -14,7 +14,7 @@ struct TaskContext {
   const Plan& plan;
   const kernels::KernelTable& kernels;
   Task task;
-  const Sight* sight;  // what its rows see
+  Sight* sight;  // what its rows see; looks at a tile's keys when the tile is loaded
 };
 
 struct Panel {

@@ -36,7 +36,7 @@ Index row_floats(const Problem& p, const Plan& plan, Index rows) {
 
 std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
   const Index rows = std::min(plan.rows_per_task, divided_up(p.q_len * p.group, plan.lanes) * plan.lanes);
-  const Index floats = row_floats(p, plan, rows) + plan.key_tile * plan.panel_lanes                                                // scores
+  const Index floats = row_floats(p, plan, rows) + plan.key_tile * (plan.few_rows ? plan.lanes : plan.panel_lanes)                 // scores
                        + (plan.copy_keys ? plan.key_tile * p.head_dim : 0) + (plan.copy_values ? plan.key_tile * p.value_dim : 0)  //
                        + plan.row_scratch;  // rows in other storage
   const Index panels = rows / plan.lanes;

@@ -19,7 +19,7 @@ struct Room {
 };
 Room room_for(const Problem& p, const Plan& plan, Index keys) {
   const Index vectors = (std::min(plan.rows_per_task, p.q_len * p.group) + plan.lanes - 1) / plan.lanes;
-  return {.rows = vectors * plan.lanes, .vectors = vectors, .words = p.allowed ? words_of(keys) : 0};
+  return {.rows = vectors * plan.lanes, .vectors = vectors, .words = p.allowed ? words_of(std::min(keys, kTableKeys)) : 0};
 }
 
 /// Whether the rows of two tasks see the same keys.
@@ -85,23 +85,6 @@ void table_words(const Operand& table, const std::byte* row, Index keys, std::ui
   for (; k < keys; ++k) words[k / kWordKeys] |= (row[k * table.stride[3]] != std::byte{0} ? 1U : 0U) << (k % kWordKeys);
 }
 
-void find_table(const Problem& p, const Task& task, Sight& sight) {
-  const Index keys = task.keys.hi - task.keys.lo;
-  sight.words = words_of(keys);
-  const std::byte* known = nullptr;
-  for (Index r = 0; r < task.rows; ++r) {
-    const RowPlace at = place_of(p, task.batch, task.kv_head, task.first_row + r);
-    const std::byte* row = p.allowed.at(at.batch, at.head, at.query, task.keys.lo);
-    std::uint32_t* words = sight.table + r * sight.words;
-    if (row == known) {
-      std::copy(words - sight.words, words, words);
-    } else {
-      table_words(p.allowed, row, keys, words);
-    }
-    known = row;
-  }
-}
-
 }  // namespace
 
 Sight take_sight(const Problem& p, const Plan& plan, Index keys, Arena& arena) {
@@ -128,11 +111,30 @@ void look(const Problem& p, const Task& task, int lanes, Sight& sight) {
   const bool known = alike(p, sight.task, task);
   sight.task = task;
   if (known) return;
-  if (sight.visible != nullptr) {
-    find_visible(p, task, sight.visible);
-    find_vectors(sight.visible, task.rows, lanes, sight.vectors);
+  sight.table_keys = {};
+  if (sight.visible == nullptr) return;
+  find_visible(p, task, sight.visible);
+  find_vectors(sight.visible, task.rows, lanes, sight.vectors);
+}
+
+void look_at_keys(const Problem& p, Interval tile, Sight& sight) {
+  if (sight.table == nullptr || (sight.table_keys.lo <= tile.lo && tile.hi <= sight.table_keys.hi)) return;
+  const Task& task = sight.task;
+  sight.table_keys = {tile.lo, std::min(tile.lo + kTableKeys, task.keys.hi)};
+  const Index keys = sight.table_keys.hi - sight.table_keys.lo;
+  sight.words = words_of(keys);
+  const std::byte* known = nullptr;
+  for (Index r = 0; r < task.rows; ++r) {
+    const RowPlace at = place_of(p, task.batch, task.kv_head, task.first_row + r);
+    const std::byte* row = p.allowed.at(at.batch, at.head, at.query, tile.lo);
+    std::uint32_t* words = sight.table + r * sight.words;
+    if (row == known) {
+      std::copy(words - sight.words, words, words);
+    } else {
+      table_words(p.allowed, row, keys, words);
+    }
+    known = row;
   }
-  if (sight.table != nullptr) find_table(p, task, sight);
 }
 
 void interval_words(const RowIntervals& row, Interval keys, std::uint32_t* words) {

@@ -47,7 +47,7 @@ void find_words(const Lanes& lanes, Interval keys, VectorWords& words) {
   for (int lane = 0; lane < lanes.count; ++lane) {
     const Index row = lanes.first + lane;
     const std::uint32_t* table = nullptr;
-    if (sight.table != nullptr) table = sight.table + row * sight.words + (keys.lo - sight.task.keys.lo) / kWordKeys;
+    if (sight.table != nullptr) table = sight.table + row * sight.words + (keys.lo - sight.table_keys.lo) / kWordKeys;
     words.row[lane] = table;
     if (table != nullptr && sight.visible == nullptr) continue;
     words.row[lane] = words.own[lane];

@@ -26,8 +26,7 @@ struct TileMask {
   std::int32_t hi[kernels::kMaxPanelLanes];
 };
 
-/// Fills `mask` for keys [keys.lo, keys.hi), which begin a multiple of kWordKeys after the task's first; strip_count is 0 where the panel
-/// sees none of them.
+/// Fills `mask` for a tile of keys that the sight has looked at; strip_count is 0 where the panel sees none of them.
 void classify(const MaskRows& rows, Interval keys, TileMask& mask);
 
 /// bits[k] of one vector for the keys of a tile, from the masks and from a bias of -inf: which pairs take part in the sum at all.

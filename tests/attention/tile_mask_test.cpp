@@ -148,6 +148,7 @@ TEST(TileMaskTest, StripsHoldExactlyTheVisiblePairs) {
         const MaskRows panel = {&sight, first, static_cast<int>(std::min<Index>(3 * lanes, rows - first_row - first)), lanes};
         for (Index lo = first_key; lo < p.kv_len; lo += tile) {
           const Setting s = {instance, lowered, panel, {lo, std::min(lo + tile, p.kv_len)}};
+          attention::look_at_keys(lowered, s.keys, sight);
           attention::classify(s.rows, s.keys, *mask);
           RC_ASSERT(fault(s, *mask) == "");
           RC_ASSERT(wrong_bits(s) == "");

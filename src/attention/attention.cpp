@@ -41,7 +41,7 @@ AttentionPlan explain_attention(const AttentionSpec& spec, const AttentionInputs
           .tasks = plan.tasks,
           .workers = core::workers_for(executor, plan.tasks, plan.work),
           .scratch = plan.scratch + plan.sight_scratch,
-          .merge_scratch = plan.splits > 1 ? static_cast<std::size_t>(attention::Partials::floats(problem, plan)) * sizeof(float) : 0,
+          .merge_scratch = attention::Partials::bytes(problem, plan),
           .flops = plan.flops};
 }
 

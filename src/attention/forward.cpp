@@ -386,8 +386,7 @@ void run_forward(const Problem& p, const kernels::KernelTable& kernels, Workspac
   const int workers = core::workers_for(workspace.executor(), plan.tasks, plan.work);
   for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch);
   Arena& shared = workspace.caller_arena();
-  const std::size_t partial_floats = plan.splits > 1 ? static_cast<std::size_t>(Partials::floats(p, plan)) : 0;
-  shared.reserve(partial_floats * sizeof(float) + static_cast<std::size_t>(workers) * plan.sight_scratch + kAlignment);
+  shared.reserve(Partials::bytes(p, plan) + static_cast<std::size_t>(workers) * plan.sight_scratch + kAlignment);
   const ArenaScope caller_scope(shared);
   const Partials partials = plan.splits > 1 ? Partials::take(p, plan, shared) : Partials{};
   Sight* sights = shared.take<Sight>(workers);  // each worker keeps its own from task to task

@@ -32,11 +32,17 @@ Merged merge_row(const Partials& partials, Index first, Index splits, Index dim,
 
 }  // namespace
 
-Index Partials::floats(const Problem& p, const Plan& plan) { return p.batch * p.heads * p.q_len * plan.splits * (p.value_dim + 2); }
+namespace {
+Index rows_of(const Problem& p, const Plan& plan) { return p.batch * p.heads * p.q_len * plan.splits; }
+}  // namespace
+
+std::size_t Partials::bytes(const Problem& p, const Plan& plan) {
+  return plan.splits == 1 ? 0 : static_cast<std::size_t>(rows_of(p, plan) * (p.value_dim + 2)) * sizeof(float);
+}
 
 Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
-  const Index count = p.batch * p.heads * p.q_len * plan.splits;
-  float* out = arena.take<float>(floats(p, plan));  // in one piece: an arena that grows piece by piece doubles
+  const Index count = rows_of(p, plan);
+  float* out = arena.take<float>(count * (p.value_dim + 2));  // in one piece: an arena that grows piece by piece doubles
   return {out, out + count * p.value_dim, out + count * (p.value_dim + 1)};
 }
 

@@ -12,8 +12,8 @@ struct Partials {
   float* max;  // per row and split, of the scores seen; -inf where none
   float* sum;  // of exp(score - max)
 
-  /// Floats that `take` takes.
-  static Index floats(const Problem& problem, const Plan& plan);
+  /// Bytes that `take` takes; 0 where keys are not split.
+  static std::size_t bytes(const Problem& problem, const Plan& plan);
   static Partials take(const Problem& problem, const Plan& plan, Arena& arena);
 };
 

@@ -49,25 +49,20 @@ template <int R, class Stored>
                                                  Index ahead) {
   const auto* keys = static_cast<const Stored*>(rows.data);
   const Index stride = rows.stride, count = rows.count, dim = rows.dim;
-  constexpr int K = kFewSums / R;
-  float sums[kFewSums];
   Index k = 0;
-  for (; k + K <= count; k += K) {
+  const auto block = [&](auto n) __attribute__((always_inline)) {
+    constexpr int kKeys = decltype(n)::value;
     F32 parts[kFewSums];
 #pragma GCC unroll 16
-    for (int i = 0; i < kFewSums; ++i) parts[i] = Isa::set(0.0F);
-    few_products<K, R>(keys + k * stride, stride, dim, queries, q_stride, parts, ahead);
+    for (int i = kKeys * R; i < kFewSums; ++i) parts[i] = Isa::set(0.0F);  // of a lone key: what is summed, but not read
+    few_products<kKeys, R>(keys + k * stride, stride, dim, queries, q_stride, parts, ahead);
+    float sums[kFewSums];
     Isa::store(sums, Isa::sums(parts));
-    for (int i = 0; i < K; ++i) __builtin_memcpy(scores + (k + i) * ld, sums + i * R, R * sizeof(float));
-  }
-  for (; k < count; ++k) {
-    F32 parts[kFewSums];
-#pragma GCC unroll 16
-    for (int i = 0; i < kFewSums; ++i) parts[i] = Isa::set(0.0F);
-    few_products<1, R>(keys + k * stride, stride, dim, queries, q_stride, parts, ahead);
-    Isa::store(sums, Isa::sums(parts));
-    for (int r = 0; r < R; ++r) scores[k * ld + r] = sums[r];
-  }
+    for (int i = 0; i < kKeys; ++i) __builtin_memcpy(scores + (k + i) * ld, sums + i * R, R * sizeof(float));
+    k += kKeys;
+  };
+  while (k + kFewSums / R <= count) block(Count<kFewSums / R>{});
+  while (k < count) block(Count<1>{});
 }
 
 /// fn(Count<rows>, first row): `rows` rows in groups of 8, 4, 2 and 1, none larger than a block of accumulators.

@@ -114,7 +114,8 @@ struct Isa {
 
   /// block[i] lane l <-> block[l] lane i.
   static void transpose(F32 (&)[kLanes]) {}
-  static F32 sums(const F32 (&r)[kLanes]) { return r[0]; }  // lane i: the sum of the lanes of r[i], added in a tree
+  /// Lane i: the sum of the lanes of r[i], added in a tree.
+  static F32 sums(const F32 (&r)[kLanes]) { return r[0]; }
 
  private:
   static float clamped(float x) { return -127.0F > x ? -127.0F : x; }

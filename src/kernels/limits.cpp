@@ -1,9 +1,13 @@
 // The measurements of mha/limits.h: clocks and threads around two leaves. Compiled for the baseline CPU.
 #include "mha/limits.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
+#include <vector>
 
 #include "core/check.h"
 #include "kernels/table.h"
@@ -15,12 +19,32 @@ namespace {
 constexpr Index kFmaRounds = 500000;
 constexpr std::size_t kLeastRead = std::size_t{64} << 20;
 
-/// body(worker) once for each thread of the executor; seconds by its clock. A pool whose threads have fallen asleep is woken first.
+double wall_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Returns once all threads of the executor run at the same time, each on a core of its own, or after a twentieth of a second: a thread
+/// that was asleep is often woken on the core of the one that waits for it, where two look like half the machine.
+void gather(const Executor& executor) {
+  struct State {
+    std::vector<std::atomic<int>> cores;  // of each thread, -1 where it has not come yet
+    double until;
+  } state{.cores = std::vector<std::atomic<int>>(static_cast<std::size_t>(executor.concurrency)), .until = wall_seconds() + 0.05};
+  for (std::atomic<int>& core : state.cores) core = -1;
+  const auto wait = [](void* memory, Index worker) {
+    State& shared = *static_cast<State*>(memory);
+    std::atomic<int>& mine = shared.cores[static_cast<std::size_t>(worker)];
+    const auto hinders = [&](const std::atomic<int>& other) { return &other != &mine && (other == -1 || other == mine); };
+    do {
+      mine = sched_getcpu();
+    } while (std::any_of(shared.cores.begin(), shared.cores.end(), hinders) && wall_seconds() < shared.until);
+  };
+  executor.parallel_for(executor.context, executor.concurrency, wait, &state);
+}
+
+/// body(worker) once for each thread of the executor; seconds by its clock.
 template <class Body>
 double timed(const Executor& executor, Body&& body) {
   const auto call = [](void* state, Index worker) { (*static_cast<std::remove_reference_t<Body>*>(state))(worker); };
-  const auto nothing = [](void*, Index) {};
-  if (executor.concurrency > 1) executor.parallel_for(executor.context, executor.concurrency, nothing, nullptr);
+  if (executor.concurrency > 1) gather(executor);
   const double start = executor_seconds(executor);
   executor.parallel_for(executor.context, executor.concurrency, call, &body);
   return executor_seconds(executor) - start;
@@ -36,7 +60,7 @@ double thread_seconds() {
 
 double executor_seconds(const Executor& executor) {
   if (executor.concurrency == 1) return thread_seconds();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return wall_seconds();
 }
 
 double fma_peak(std::string_view isa, const Executor& executor) {

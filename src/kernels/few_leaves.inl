@@ -6,6 +6,7 @@ constexpr int kFewSums = kLanes;
 /// Memory is the limit here, and a core alone does not look far enough ahead: rows this far below are asked for, line by line as their own
 /// column is read. (docs/design.md has the measurements.)
 constexpr Index kBytesAhead = 16384;
+constexpr Index kValuesAtOnce = 16;
 /// Elements from a row to the one that is asked for with it.
 template <class Stored>
 [[gnu::always_inline]] inline Index elements_ahead(const StoredRows& rows) {
@@ -137,6 +138,9 @@ template <int R, class Stored>
   constexpr int C = kFewSums / R;
   Index d = 0;
   for (; d + C * kLanes <= values.dim; d += C * kLanes) accumulate_few_block<R, C, Stored>(values, d, few, ahead);
+  if constexpr (C > 8) {
+    for (; d + 8 * kLanes <= values.dim; d += 8 * kLanes) accumulate_few_block<R, 8, Stored>(values, d, few, ahead);
+  }
   if constexpr (C > 4) {
     for (; d + 4 * kLanes <= values.dim; d += 4 * kLanes) accumulate_few_block<R, 4, Stored>(values, d, few, ahead);
   }
@@ -146,7 +150,16 @@ template <int R, class Stored>
 template <class Stored>
 void accumulate_few(StoredRows values, const float* weights, Index ld, int rows, const float* alpha, float* acc, Index a_stride) {
   for_few(rows, [&](auto n, int r) {
-    const FewWeights few{weights + r, ld, alpha != nullptr ? alpha + r : nullptr, acc + r * a_stride, a_stride};
-    accumulate_few_of<decltype(n)::value, Stored>(values, few, r == 0 ? elements_ahead<Stored>(values) : 0);
+    // Several rows leave registers for a part of a value only: the parts of few values at a time, so that memory is read in one stream.
+    constexpr int R = decltype(n)::value;
+    const Index at_once = R > 1 ? kValuesAtOnce : values.count;
+    Index k = 0;
+    do {  // once without values too: acc is still multiplied by alpha
+      const StoredRows part{static_cast<const Stored*>(values.data) + k * values.stride, values.stride,
+                            values.count - k < at_once ? values.count - k : at_once, values.dim};
+      const FewWeights few{weights + r + k * ld, ld, alpha != nullptr && k == 0 ? alpha + r : nullptr, acc + r * a_stride, a_stride};
+      accumulate_few_of<R, Stored>(part, few, r == 0 ? elements_ahead<Stored>(values) : 0);
+      k += at_once;
+    } while (k < values.count);
   });
 }

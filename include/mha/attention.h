@@ -16,6 +16,7 @@
 
 #include "mha/bias.h"
 #include "mha/mask.h"
+#include "mha/statistics.h"
 #include "mha/tensor.h"
 #include "mha/workspace.h"
 
@@ -59,6 +60,7 @@ struct AttentionOutputs {
   TensorView lse = {};      // on request: natural log of the softmax denominator, a sink included, [batch, heads, q_len], f32 (f64 for f64)
   TensorView weights = {};  // on request: [batch, heads, q_len, kv_len], f32 (f64 for f64), before dropout; each row sums to 1 (less by a
                             // sink's share) or is 0
+  RowStatistics statistics = {};  // on request: numbers of every row of weights
 };
 
 /// Exact attention. q, k and v share one dtype: f32, bf16, f16 (arithmetic f32) or f64 (the reference, slow). Any sizes, any strides.

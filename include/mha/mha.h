@@ -9,5 +9,6 @@
 #include "mha/layer.h"
 #include "mha/limits.h"
 #include "mha/mask.h"
+#include "mha/statistics.h"
 #include "mha/tensor.h"
 #include "mha/workspace.h"

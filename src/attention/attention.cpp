@@ -10,6 +10,10 @@
 
 namespace mha {
 
+RowStatistics::operator bool() const {
+  return max_score || max_key || entropy || distance || distance_variance || first_weight || chosen_weight;
+}
+
 void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace& workspace) {
   attention::validate(spec, inputs, outputs);
   const kernels::KernelTable* kernels = kernels::current();

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "attention/dropout.h"
 #include "attention/partials.h"
+#include "attention/tally.h"
 #include "core/executor.h"
 #include "core/float_mode.h"
 
@@ -63,6 +65,7 @@ class ForwardTask {
   int panel_count_ = 0;
   alignas(64) float tile_max_[kernels::kMaxPanelLanes];
   Scored scored_{};
+  std::optional<Tally> tally_;  // where statistics are asked for
   float* value_copy_ = nullptr;
   float* rows_ = nullptr;
   kernels::Rows values_{};
@@ -93,6 +96,7 @@ ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, A
   }
   rows_ = arena.take<float>(c_.plan.row_scratch);
   scored_ = take_scored(c_, arena, tile_max_, rows_);
+  if (p.statistics != nullptr) tally_.emplace(c_, panels_, panel_count_, arena);
   if (c_.plan.copy_values) value_copy_ = arena.take<float>(c_.plan.key_tile * p.value_dim);
 }
 
@@ -207,30 +211,27 @@ void ForwardTask::step(int i, const KeyTile& tile) {
   const Panel& panel = panels_[i];
   if (!score_tile(c_, panel, tile, scored_)) return;  // S^T = K Q^T, biased and hidden
   alignas(64) float alpha[kernels::kMaxPanelLanes];
+  kernels::RowState state{states_[i].max, states_[i].sum, alpha};
+  if (tally_) {
+    tally_->add_scores(i, tile, scored_, state.max);
+    state.spread = tally_->spread();
+  }
   const bool grown = c_.kernels.softmax_update(scored_.scores, panel.ld, panel.vectors, scored_.mask->strips, scored_.mask->strip_count,
-                                               tile_max_, {states_[i].max, states_[i].sum, alpha});  // P^T = exp(S^T - max)
+                                               tile_max_, state);  // P^T = exp(S^T - max)
+  if (tally_) tally_->add_weights(i, tile, scored_, state);
   if (c_.p.spec->dropout.probability > 0.0F) drop_weights(i, tile);
   accumulate(i, tile, grown ? alpha : nullptr);  // O^T = alpha O^T + V^T P^T
 }
 
 void ForwardTask::accumulate(int i, const KeyTile& tile, const float* alpha) {
   const Panel& panel = panels_[i];
-  const kernels::Strip* strips = scored_.mask->strips;
-  const int count = scored_.mask->strip_count;
   // The factor rides along with the first strip where that one covers every lane; else it takes a pass of its own.
-  if (alpha != nullptr && strips[0].vectors != panel.vectors) {
+  if (alpha != nullptr && scored_.mask->strips[0].vectors != panel.vectors) {
     c_.kernels.rescale(states_[i].acc, panel.ld, panel.vectors, c_.p.value_dim, alpha);
     alpha = nullptr;
   }
-  for (int s = 0; s < count;) {
-    kernels::Strip run = strips[s++];
-    // Neighbours over the same vectors are one product, whatever had to be hidden in them.
-    while (s < count && strips[s].key == run.key + run.count && strips[s].first_vector == run.first_vector &&
-           strips[s].vectors == run.vectors) {
-      run.count += strips[s].count;
-      run.partial |= strips[s].partial;
-      ++s;
-    }
+  for (int s = 0; s < scored_.mask->strip_count;) {
+    const kernels::Strip run = next_run(*scored_.mask, s);  // one product, whatever had to be hidden in it
     c_.plan.few_rows ? accumulate_few(i, tile, run, alpha) : accumulate_strip(i, tile, run, alpha);
     alpha = nullptr;
   }
@@ -332,6 +333,10 @@ void ForwardTask::finish(int i) {
       *reinterpret_cast<float*>(c_.p.lse.at(at.batch, at.head, at.query, 0)) = state.sum[lane] == 0.0F ? kNegInf : lse;
     }
   }
+  for (int lane = 0; tally_ && lane < panel.rows; ++lane) {
+    const Index row = c_.task.first_row + panel.first + lane;
+    write_statistics(c_.p, place_of(c_.p, c_.task.batch, c_.task.kv_head, row), tally_->row(i, lane), state.max[lane]);
+  }
   if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, {state.max, factor}, {c_.p.weights, 0, 0}, scored_);
 }
 
@@ -345,6 +350,7 @@ void ForwardTask::leave(int i) {
     const Index at = partial_at(c_.p, c_.plan, c_.task, c_.task.first_row + panel.first + lane);
     partials_->max[at] = states_[i].max[lane];
     partials_->sum[at] = states_[i].sum[lane];
+    if (tally_) partials_->tallies[at] = tally_->row(i, lane);
   }
 }
 

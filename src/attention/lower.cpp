@@ -75,6 +75,7 @@ Problem lower(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) p.bias = broadcast(dense->values);
   p.spec = &spec;
   p.inputs = &in;
+  p.statistics = out.statistics ? &out.statistics : nullptr;
   return p;
 }
 

@@ -25,12 +25,13 @@ struct Operand {
 struct Problem {
   Index batch, q_len, kv_len, heads, kv_heads, group, head_dim, value_dim;
   float scale;
-  Operand q, k, v, out;           // [batch, length, heads, dim]
-  Operand lse;                    // [batch, heads, q_len, 1]; absent if not asked for
-  Operand weights;                // [batch, heads, q_len, kv_len]; absent if not asked for
-  Operand bias, allowed;          // [batch, heads, q_len, kv_len], broadcast; absent if none
-  const AttentionSpec* spec;      // mask, align, bias by distance, softcap, sinks, dropout
-  const AttentionInputs* inputs;  // kv_lengths
+  Operand q, k, v, out;             // [batch, length, heads, dim]
+  Operand lse;                      // [batch, heads, q_len, 1]; absent if not asked for
+  Operand weights;                  // [batch, heads, q_len, kv_len]; absent if not asked for
+  Operand bias, allowed;            // [batch, heads, q_len, kv_len], broadcast; absent if none
+  const AttentionSpec* spec;        // mask, align, bias by distance, softcap, sinks, dropout
+  const AttentionInputs* inputs;    // kv_lengths
+  const RowStatistics* statistics;  // null where none is asked for
 
   bool biased() const { return !std::holds_alternative<NoBias>(spec->bias); }
 };

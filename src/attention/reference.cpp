@@ -48,6 +48,7 @@ void store(const TensorView& view, const Position& at, double value) {
   const Index i = offset_of_element(view.shape, view.strides, at);
   if (view.dtype == DType::F32) view.as<float>()[i] = static_cast<float>(value);
   if (view.dtype == DType::F64) view.as<double>()[i] = value;
+  if (view.dtype == DType::I64) view.as<Index>()[i] = static_cast<Index>(value);
   if (view.dtype == DType::Bf16) view.as<Bf16>()[i] = Bf16::from_float(static_cast<float>(value));
   if (view.dtype == DType::F16) view.as<F16>()[i] = F16::from_float(static_cast<float>(value));
 }
@@ -60,6 +61,7 @@ struct Row {
 /// One row of the table of weights, before dropout.
 struct WeightsRow {
   std::vector<bool> visible;    // per key: the row may see it
+  std::vector<double> scores;   // per key: before softmax, -inf where hidden
   std::vector<double> weights;  // per key: 0 where hidden
   double lse = -kInf;
 };
@@ -111,7 +113,8 @@ std::vector<double> scores_of(const AttentionSpec& spec, const AttentionInputs& 
 
 WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, const Row& row) {
   WeightsRow result;
-  result.weights = scores_of(spec, in, row, result.visible);
+  result.scores = scores_of(spec, in, row, result.visible);
+  result.weights = result.scores;
   const double sink = spec.sink_logits.empty() ? -kInf : spec.sink_logits[static_cast<std::size_t>(row.h)];
   double max = sink;
   for (const double score : result.weights) max = std::isnan(max) || score <= max ? max : score;  // a NaN wins
@@ -134,6 +137,40 @@ WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, cons
   return result;
 }
 
+/// The formulas of mha/statistics.h, literally.
+void write_statistics_of(const WeightsRow& table, Index offset, const RowStatistics& wanted, const Row& row) {
+  const auto keys = static_cast<Index>(table.weights.size());
+  double top = -kInf, entropy = 0, total = 0, mean = 0, variance = 0, chosen = 0;
+  Index top_key = -1;
+  const auto distance = [&](Index key) { return static_cast<double>(std::abs(row.q + offset - key)); };
+  for (Index key = 0; key < keys; ++key) {
+    const double score = table.scores[static_cast<std::size_t>(key)];
+    const double weight = table.weights[static_cast<std::size_t>(key)];
+    if (score > top) {
+      top = score;
+      top_key = key;
+    }
+    if (weight != 0) entropy -= weight * std::log(weight);
+    total += weight;
+    mean += weight * distance(key);
+    if (wanted.chosen && load(wanted.chosen, {wanted.chosen.size(0) == 1 ? 0 : row.b, key, 0, 0}) != 0) chosen += weight;
+  }
+  mean = total == 0 ? 0 : mean / total;
+  for (Index key = 0; key < keys && total != 0; ++key) {
+    variance += table.weights[static_cast<std::size_t>(key)] / total * (distance(key) - mean) * (distance(key) - mean);
+  }
+  const auto put = [&](const TensorView& view, double value) {
+    if (view) store(view, {row.b, row.h, row.q, 0}, value);
+  };
+  put(wanted.max_score, top);
+  put(wanted.max_key, static_cast<double>(top_key));
+  put(wanted.entropy, entropy);
+  put(wanted.distance, mean);
+  put(wanted.distance_variance, variance);
+  put(wanted.first_weight, keys == 0 ? 0 : table.weights[0]);
+  put(wanted.chosen_weight, chosen);
+}
+
 /// Rule 3, second half: dropout after the normaliser, then times V. Hidden keys take no part, whatever V holds there.
 void write_row(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& outputs, const Row& row) {
   const WeightsRow table = weights_of(spec, in, row);
@@ -150,6 +187,7 @@ void write_row(const AttentionSpec& spec, const AttentionInputs& in, const Atten
   for (Index key = 0; outputs.weights && key < in.k.size(1); ++key) {
     store(outputs.weights, {row.b, row.h, row.q, key}, table.weights[static_cast<std::size_t>(key)]);  // rule 13: before dropout
   }
+  if (outputs.statistics) write_statistics_of(table, context_of(spec, in, row.b).offset, outputs.statistics, row);
 }
 
 }  // namespace

@@ -150,6 +150,17 @@ void join_strips(const VectorCells* cells, int vectors, int keys, TileMask& mask
 
 }  // namespace
 
+kernels::Strip next_run(const TileMask& mask, int& s) {
+  kernels::Strip run = mask.strips[s++];
+  while (s < mask.strip_count && mask.strips[s].key == run.key + run.count && mask.strips[s].first_vector == run.first_vector &&
+         mask.strips[s].vectors == run.vectors) {
+    run.count += mask.strips[s].count;
+    run.partial |= mask.strips[s].partial;
+    ++s;
+  }
+  return run;
+}
+
 void classify(const MaskRows& rows, Interval keys, TileMask& mask) {
   const Sight& sight = *rows.sight;
   const int vectors = (rows.rows + rows.lanes - 1) / rows.lanes;

@@ -26,6 +26,9 @@ struct TileMask {
   std::int32_t hi[kernels::kMaxPanelLanes];
 };
 
+/// Strip s and those after it that go on with the same vectors, as one; s becomes the first strip beyond them.
+kernels::Strip next_run(const TileMask& mask, int& s);
+
 /// Fills `mask` for a tile of keys that the sight has looked at; strip_count is 0 where the panel sees none of them.
 void classify(const MaskRows& rows, Interval keys, TileMask& mask);
 

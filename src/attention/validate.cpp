@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 
@@ -63,6 +64,16 @@ void check_values(const AttentionInputs& in) {
   check_size("v", "heads", in.v.size(2), in.k.size(2), "k");
 }
 
+/// Of what depends on where queries sit among the keys.
+void check_aligned(const AttentionSpec& spec, const AttentionInputs& in, const std::string& what) {
+  if (spec.align != Align::Unset) return;
+  for (Index b = 0; b < in.q.size(0); ++b) {
+    MHA_CHECK(ShapeError, kv_len_of(in, b) == in.q.size(1), "attention: ", what, " needs align, since batch entry ", b, " has ",
+              in.q.size(1), " queries and ", kv_len_of(in, b), " keys: say Align::TopLeft or Align::BottomRight");
+    if (in.kv_lengths.empty()) break;
+  }
+}
+
 void check_masks(const AttentionSpec& spec, const AttentionInputs& in) {
   if (in.allowed) {
     check_broadcastable(in.allowed, "allowed", table_shape(in));
@@ -77,14 +88,8 @@ void check_masks(const AttentionSpec& spec, const AttentionInputs& in) {
     MHA_CHECK(ShapeError, 0 <= length && length <= in.k.size(1), "attention: kv_lengths[", b, "] is ", length, ", k has length ",
               in.k.size(1));
   }
-  const bool by_position = !spec.mask.empty() || std::holds_alternative<AlibiBias>(spec.bias);
-  if (!by_position || spec.align != Align::Unset) return;
-  for (Index b = 0; b < batch; ++b) {
-    MHA_CHECK(ShapeError, kv_len_of(in, b) == in.q.size(1),
-              "attention: ", spec.mask.empty() ? "an ALiBi bias" : "mask " + to_string(spec.mask), " needs align, since batch entry ", b,
-              " has ", in.q.size(1), " queries and ", kv_len_of(in, b), " keys: say Align::TopLeft or Align::BottomRight");
-    if (in.kv_lengths.empty()) break;
-  }
+  if (!spec.mask.empty()) check_aligned(spec, in, "mask " + to_string(spec.mask));
+  if (std::holds_alternative<AlibiBias>(spec.bias)) check_aligned(spec, in, "an ALiBi bias");
 }
 
 void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
@@ -111,11 +116,49 @@ void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
             spec.dropout.probability, ", must lie in [0, 1]");
 }
 
+struct Result {
+  const char* name;
+  TensorView view;
+  DType dtype;
+};
+/// Of numbers that are as wide as the others.
+std::vector<Result> results_of(const RowStatistics& s, DType wide) {
+  return {{"max_score", s.max_score, wide},
+          {"max_key", s.max_key, DType::I64},
+          {"entropy", s.entropy, wide},
+          {"distance", s.distance, wide},
+          {"distance_variance", s.distance_variance, wide},
+          {"first_weight", s.first_weight, wide},
+          {"chosen_weight", s.chosen_weight, wide}};
+}
+
+void check_statistics(const AttentionSpec& spec, const AttentionInputs& in, const RowStatistics& statistics, DType wide) {
+  const Index batch = in.q.size(0);
+  for (const Result& result : results_of(statistics, wide)) {
+    if (result.view) check_result(result.view, result.name, result.dtype, {batch, in.q.size(2), in.q.size(1)});
+  }
+  if (statistics.distance || statistics.distance_variance) check_aligned(spec, in, "a distance");
+  const ConstTensorView& chosen = statistics.chosen;
+  MHA_CHECK(ShapeError, static_cast<bool>(statistics.chosen_weight) == static_cast<bool>(chosen), "attention: chosen_weight and chosen go ",
+            "together, ", chosen ? "chosen_weight" : "chosen", " is absent");
+  if (!chosen) return;
+  MHA_CHECK(ShapeError, chosen.rank() == 2 && (chosen.size(0) == batch || chosen.size(0) == 1) && chosen.size(1) == in.k.size(1),
+            "attention: chosen has shape ", to_string(chosen.shape), ", must be [", batch, " or 1, ", in.k.size(1), "]");
+  MHA_CHECK(DTypeError, chosen.dtype == DType::Bool, "attention: chosen is ", name_of(chosen.dtype), ", must be bool");
+}
+
 void check_overlaps(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& out) {
   const auto* dense = std::get_if<DenseBias>(&spec.bias);
-  const std::pair<const char*, ConstTensorView> written[] = {{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}};
-  const std::pair<const char*, ConstTensorView> read[] = {
-      {"q", in.q}, {"k", in.k}, {"v", in.v}, {"allowed", in.allowed}, {"bias", dense != nullptr ? dense->values : ConstTensorView{}}};
+  std::vector<std::pair<const char*, ConstTensorView>> written{{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}};
+  for (const Result& result : results_of(out.statistics, in.q.dtype)) {
+    if (result.view) written.emplace_back(result.name, result.view);
+  }
+  const std::pair<const char*, ConstTensorView> read[] = {{"q", in.q},
+                                                          {"k", in.k},
+                                                          {"v", in.v},
+                                                          {"allowed", in.allowed},
+                                                          {"bias", dense != nullptr ? dense->values : ConstTensorView{}},
+                                                          {"chosen", out.statistics.chosen}};
   for (const auto& [name, view] : written) {
     for (const auto& [other, source] : read) MHA_CHECK(ShapeError, !may_overlap(view, source), "attention: ", name, " overlaps ", other);
     for (const auto& [other, target] : written) {
@@ -146,6 +189,7 @@ void validate(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   check_result(out.out, "out", in.q.dtype, out_shape);
   if (out.lse) check_result(out.lse, "lse", wide, {table[0], table[1], table[2]});
   if (out.weights) check_result(out.weights, "weights", wide, table);
+  check_statistics(spec, in, out.statistics, wide);
   check_overlaps(spec, in, out);
 }
 

@@ -8,6 +8,7 @@ using mha::kernels::Index;
 using mha::kernels::KernelTable;
 using mha::kernels::kMaxLanes;
 using mha::kernels::kMaxPanelVectors;
+using mha::kernels::Moments;
 using mha::kernels::Rows;
 using mha::kernels::RowState;
 using mha::kernels::StoredRows;
@@ -367,80 +368,6 @@ void row_max(const float* scores, Index ld, int vectors, Index keys, float* max)
   }
 }
 
-// ---- softmax -------------------------------------------------------------------------------------------------------------------------
-
-template <int V>
-[[gnu::always_inline]] inline void exp_and_sum(float* scores, Index ld, Index keys, const F32* max, F32* sum) {
-#pragma GCC unroll 2
-  for (Index k = 0; k < keys; ++k) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* at = scores + k * ld + v * kLanes;
-      const F32 weight = exp_nonpositive(Isa::sub(Isa::load(at), max[v]));
-      Isa::store(at, weight);
-      sum[v] = Isa::add(sum[v], weight);
-    }
-  }
-}
-
-template <int V>
-[[gnu::always_inline]] inline bool softmax_update_of(float* scores, Index ld, const Strip* strips, int strip_count, const float* tile_max,
-                                                     RowState state) {
-  F32 max[V];
-  F32 sum[V];
-  F32 alpha[V];
-  bool grown = false;
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    const F32 old = Isa::load(state.max + v * kLanes);
-    const F32 top = Isa::max(Isa::load(tile_max + v * kLanes), old);
-    grown |= Isa::any_differs(top, old);
-    Isa::store(state.max + v * kLanes, top);
-    max[v] = subtractable(top);
-    alpha[v] = exp_nonpositive(Isa::sub(old, max[v]));
-    // A lane whose maximum stands keeps exactly what it has: alpha 1 (the polynomial's value at 0 is 1 - 6e-8), or NaN where NaN.
-    alpha[v] = Isa::where_equal(top, old, Isa::set(1.0F), alpha[v]);
-    sum[v] = Isa::set(0.0F);
-  }
-  for (int s = 0; s < strip_count; ++s) {
-    const Strip strip = strips[s];
-    float* at = scores + strip.key * ld;
-    if (strip.vectors == V) {
-      exp_and_sum<V>(at, ld, strip.count, max, sum);
-    } else {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        if (v >= strip.first_vector && v < strip.first_vector + strip.vectors) {
-          exp_and_sum<1>(at + v * kLanes, ld, strip.count, max + v, sum + v);
-        }
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    Isa::store(state.alpha + v * kLanes, alpha[v]);
-    Isa::store(state.sum + v * kLanes, Isa::fma(Isa::load(state.sum + v * kLanes), alpha[v], sum[v]));
-  }
-  return grown;
-}
-
-bool softmax_update(float* scores, Index ld, int vectors, const Strip* strips, int strip_count, const float* tile_max, RowState state) {
-  bool grown = false;
-  for_vectors(vectors, [&](auto n) { grown = softmax_update_of<decltype(n)::value>(scores, ld, strips, strip_count, tile_max, state); });
-  return grown;
-}
-
-void exp_minus(float* scores, Index ld, int vectors, Index keys, const float* max) {
-  const F32 highest = Isa::set(88.0F);  // a caller's lse may be anything: stay inside what exp_nonpositive can do
-  for (int v = 0; v < vectors; ++v) {
-    const F32 top = subtractable(Isa::load(max + v * kLanes));
-    for (Index k = 0; k < keys; ++k) {
-      float* at = scores + k * ld + v * kLanes;
-      Isa::store(at, exp_nonpositive(Isa::min(highest, Isa::sub(Isa::load(at), top))));
-    }
-  }
-}
-
 bool all_finite(Rows rows) {
   F32 poison[4];  // stay 0 as long as everything times 0 is 0; four, not to wait for one
   for (F32& one : poison) one = Isa::set(0.0F);
@@ -461,6 +388,7 @@ bool all_finite(Rows rows) {
 #include "kernels/few_leaves.inl"
 #include "kernels/limit_leaves.inl"
 #include "kernels/row_leaves.inl"
+#include "kernels/softmax_leaves.inl"
 
 constexpr KernelTable leaf_table(const char* name) {
   return {
@@ -481,6 +409,8 @@ constexpr KernelTable leaf_table(const char* name) {
       .row_max = row_max,
       .softmax_update = softmax_update,
       .exp_minus = exp_minus,
+      .first_equal = first_equal,
+      .add_moments = add_moments,
       .accumulate = accumulate,
       .accumulate_visible = accumulate_visible,
       .rescale = rescale,

@@ -52,9 +52,18 @@ struct Strip {
 
 /// Running softmax state of a panel, one float per lane.
 struct RowState {
-  float* max;    // largest score so far, -inf where none
-  float* sum;    // sum of exp(score - max)
-  float* alpha;  // out of softmax_update: exp(old max - new max), what accumulated output must be multiplied by
+  float* max;               // largest score so far, -inf where none
+  float* sum;               // sum of exp(score - max)
+  float* alpha;             // out of softmax_update: exp(old max - new max), what accumulated output must be multiplied by
+  float* spread = nullptr;  // where given, out of softmax_update: sum over its strips of weight * (score - max), with the new max
+};
+
+/// Sums of weights by their distance from a place among the keys, one float per lane.
+struct Moments {
+  const float* from;
+  float* weight;
+  float* distance;
+  float* square;
 };
 
 struct KernelTable {
@@ -96,6 +105,10 @@ struct KernelTable {
   bool (*softmax_update)(float* scores, Index ld, int vectors, const Strip* strips, int strip_count, const float* tile_max, RowState state);
   /// scores[k][l] = exp(scores[k][l] - max[l]), with 0 in place of a max of -inf: weights, once the row's maximum (or lse) is known.
   void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
+  /// One vector: key[l] = the first k with scores[k * ld + l] equal to value[l], as a float; left alone where there is none.
+  void (*first_equal)(const float* scores, Index ld, Index keys, const float* value, float* key);
+  /// weight[l] += sum over k of w, distance[l] of w * |k - from[l]|, square[l] of w * (k - from[l])^2, where w = weights[k * ld + l].
+  void (*add_moments)(const float* weights, Index ld, int vectors, Index keys, Moments to);
 
   /// acc[d * ld + l] = alpha[l] * acc[d * ld + l] + sum over k of values[k][d] * weights[k * ld + l], k ascending. alpha may be null (1).
   void (*accumulate)(Rows values, const float* weights, Index ld, int vectors, const float* alpha, float* acc);

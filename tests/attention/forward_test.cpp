@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, ForwardTest, testing::ValuesIn(all_isas()), isa_na
 TEST_P(ForwardTest, AgreesWithTheOracleOnEveryCase) {
   for (const Problem& problem : cases()) {
     const Instance instance(problem);
-    EXPECT_EQ(mismatch(instance, run(instance)), "") << problem;
+    EXPECT_EQ(mismatch(instance, run(instance, {.statistics = true})), "") << problem;
   }
 }
 
@@ -54,12 +54,12 @@ TEST_P(ForwardTest, AgreesWithTheOracleOnRandomProblems) {
   check("f32 under " + GetParam(), [] {
     const Problem problem = *gen::problem({DType::F32});
     const Instance instance(problem);
-    RC_ASSERT(mismatch(instance, run(instance)) == "");
+    RC_ASSERT(mismatch(instance, run(instance, {.statistics = true})) == "");
   });
   check("16-bit storage under " + GetParam(), [] {
     const Problem problem = *gen::problem({DType::Bf16, DType::F16});
     const Instance instance(problem);
-    RC_ASSERT(mismatch(instance, run(instance)) == "");
+    RC_ASSERT(mismatch(instance, run(instance, {.statistics = true})) == "");
   });
 }
 
@@ -70,6 +70,8 @@ TEST_P(ForwardTest, WhatIsAskedForDoesNotChangeOut) {
     const Results all = run(instance);
     const Results none = run(instance, {.lse = false, .weights = false});
     const Results lse = run(instance, {.lse = true, .weights = false});
+    const Results statistics = run(instance, {.lse = false, .weights = false, .statistics = true});
+    EXPECT_TRUE(bitwise_equal(all.out(), statistics.out()));
     EXPECT_TRUE(bitwise_equal(all.out(), none.out()));
     EXPECT_TRUE(bitwise_equal(all.lse(), lse.lse()));
   }

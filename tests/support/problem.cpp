@@ -90,6 +90,48 @@ std::string first_beyond(const Comparison& c, Bound&& bound) {
   return text.str();
 }
 
+/// Each number against the oracle's, when every weight may be off by `relative` of itself and every score by `relative`.
+std::string statistics_mismatch(const RowStatistics& got, const Results& expected, double relative) {
+  const RowStatistics& exact = expected.statistics();
+  const double u = unit_roundoff(exact.entropy.dtype == DType::F64 && got.entropy.dtype == DType::F64 ? DType::F64 : DType::F32);
+  std::string wrong;
+  const auto compare = [&](const char* what, const ConstTensorView& ours, const ConstTensorView& theirs, auto&& bound) {
+    if (!wrong.empty() || !ours) return;
+    wrong = first_beyond({what, ours, theirs}, [&](Index b, Index h, Index q, Index) {
+      return bound(b, h, q) + 2 * u * std::abs(element(theirs, b, h, q)) + std::ldexp(1.0, -126);
+    });
+  };
+  compare("max_score", got.max_score, exact.max_score, [&](Index, Index, Index) { return relative; });
+  // Each weight w moves -w ln w by at most relative * w * (|ln w| + 1).
+  compare("entropy", got.entropy, exact.entropy,
+          [&](Index b, Index h, Index q) { return 2 * relative * (element(exact.entropy, b, h, q) + 1); });
+  compare("distance", got.distance, exact.distance,
+          [&](Index b, Index h, Index q) { return 2 * relative * element(exact.distance, b, h, q); });
+  // Squares are summed from the row's own place, or from the edge of a tile of 128 keys.
+  compare("distance_variance", got.distance_variance, exact.distance_variance, [&](Index b, Index h, Index q) {
+    const double variance = element(exact.distance_variance, b, h, q);
+    const double square = variance + std::pow(element(exact.distance, b, h, q), 2);
+    return 4 * relative * (variance + std::min(square, 128.0 * 128.0));
+  });
+  compare("first_weight", got.first_weight, exact.first_weight,
+          [&](Index b, Index h, Index q) { return relative * element(exact.first_weight, b, h, q); });
+  compare("chosen_weight", got.chosen_weight, exact.chosen_weight,
+          [&](Index b, Index h, Index q) { return relative * element(exact.chosen_weight, b, h, q); });
+  // Scores that are equal to rounding may change places.
+  for_each_position(exact.max_key.shape, [&](Index b, Index h, Index q, Index) {
+    const Index ours = static_cast<Index>(element(got.max_key, b, h, q));
+    const Index theirs = static_cast<Index>(element(exact.max_key, b, h, q));
+    if (!wrong.empty() || ours == theirs) return;
+    const auto weight = [&](Index key) {
+      return key < 0 || key >= expected.weights().size(3) ? -1 : element(expected.weights(), b, h, q, key);
+    };
+    if (weight(ours) >= weight(theirs) * (1 - 4 * relative)) return;
+    wrong = "max_key[" + std::to_string(b) + ", " + std::to_string(h) + ", " + std::to_string(q) + "] is " + std::to_string(ours) +
+            ", the oracle says " + std::to_string(theirs);
+  });
+  return wrong;
+}
+
 }  // namespace
 
 const char* name_of(Layout layout) {
@@ -140,6 +182,7 @@ void set_element(const TensorView& view, Index i0, Index i1, Index i2, Index i3,
   if (view.dtype == DType::Bf16) view.as<Bf16>()[i] = Bf16::from_float(static_cast<float>(value));
   if (view.dtype == DType::F16) view.as<F16>()[i] = F16::from_float(static_cast<float>(value));
   if (view.dtype == DType::Bool) view.as<bool>()[i] = value != 0;
+  if (view.dtype == DType::I64) view.as<Index>()[i] = static_cast<Index>(value);
 }
 
 void fill(const TensorView& view, double value) {
@@ -261,9 +304,29 @@ Results::Results(const Problem& p, DType out, DType statistics, Ask ask) {
   fill(out_storage_.view(), kMark);
   if (ask.lse) fill(lse_.view(), kMark);
   if (ask.weights) fill(weights_.view(), kMark);
+  if (ask.statistics) ask_statistics(p, statistics);
 }
 
-AttentionOutputs Results::outputs() { return {.out = out_, .lse = lse_.view(), .weights = weights_.view()}; }
+void Results::ask_statistics(const Problem& p, DType dtype) {
+  const auto make = [&](DType type) {
+    statistics_storage_.emplace_back(type, Dims{p.batch, p.heads(), p.q_len});
+    fill(statistics_storage_.back().view(), kMark);
+    return statistics_storage_.back().view();
+  };
+  for (TensorView* view : {&statistics_.max_score, &statistics_.entropy, &statistics_.first_weight, &statistics_.chosen_weight}) {
+    *view = make(dtype);
+  }
+  statistics_.max_key = make(DType::I64);
+  const bool placed = p.align != Align::Unset || (p.q_len == p.kv_len && p.kv_lengths.empty());
+  if (placed) statistics_.distance = make(dtype);
+  if (placed) statistics_.distance_variance = make(dtype);
+  statistics_storage_.emplace_back(DType::Bool, Dims{p.seed % 2 == 0 ? p.batch : 1, p.kv_len});
+  const TensorView chosen = statistics_storage_.back().view();
+  for_each_position(chosen.shape, [&](Index b, Index k, Index, Index) { set_element(chosen, b, k, 0, 0, (b + k) % 3 == 1 ? 1 : 0); });
+  statistics_.chosen = chosen;
+}
+
+AttentionOutputs Results::outputs() { return {.out = out_, .lse = lse_.view(), .weights = weights_.view(), .statistics = statistics_}; }
 
 bool Results::gaps_untouched() const {
   Tensor copy = out_storage_.clone();
@@ -299,7 +362,7 @@ Results oracle(const Instance& instance, Ask ask) {
 
 std::string mismatch(const Instance& instance, const Results& got) {
   const Problem& p = instance.problem();
-  const Results expected = oracle(instance);
+  const Results expected = oracle(instance, {.statistics = static_cast<bool>(got.statistics())});
   const AttentionInputs in = instance.inputs();
   const double scores = score_magnitude(instance.spec(), in);
   const double relative = element_tolerance(p.head_dim, p.kv_len, scores, arithmetic(p.dtype));
@@ -324,6 +387,7 @@ std::string mismatch(const Instance& instance, const Results& got) {
       return relative * element(expected.weights(), b, h, q, key) + std::ldexp(1.0, -126);  // below the smallest normal f32 is 0
     });
   }
+  if (wrong.empty() && got.statistics()) wrong = statistics_mismatch(got.statistics(), expected, relative);
   return wrong;
 }
 

@@ -102,6 +102,7 @@ class Instance {
 struct Ask {
   bool lse = true;
   bool weights = true;
+  bool statistics = false;  // all of them; distances where the problem says where queries sit among the keys
 };
 
 /// Outputs of the problem's shapes, filled with a mark before the call.
@@ -112,12 +113,17 @@ class Results {
   ConstTensorView out() const { return out_; }
   ConstTensorView lse() const { return lse_.view(); }
   ConstTensorView weights() const { return weights_.view(); }
+  const RowStatistics& statistics() const { return statistics_; }
   /// Whether everything outside the view `out` still holds the mark.
   bool gaps_untouched() const;
 
  private:
+  void ask_statistics(const Problem& problem, DType dtype);
+
   Tensor out_storage_, lse_, weights_;
   TensorView out_;
+  std::vector<Tensor> statistics_storage_;
+  RowStatistics statistics_;
 };
 
 /// The value outputs hold before a call.

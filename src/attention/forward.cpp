@@ -96,7 +96,7 @@ ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, A
   }
   rows_ = arena.take<float>(c_.plan.row_scratch);
   scored_ = take_scored(c_, arena, tile_max_, rows_);
-  if (p.statistics != nullptr) tally_.emplace(c_, panels_, panel_count_, arena);
+  if (p.statistics.wanted) tally_.emplace(c_, panels_, panel_count_, arena);
   if (c_.plan.copy_values) value_copy_ = arena.take<float>(c_.plan.key_tile * p.value_dim);
 }
 
@@ -214,11 +214,11 @@ void ForwardTask::step(int i, const KeyTile& tile) {
   kernels::RowState state{states_[i].max, states_[i].sum, alpha};
   if (tally_) {
     tally_->add_scores(i, tile, scored_, state.max);
-    state.spread = tally_->spread();
+    state = tally_->with_sums(state);
   }
   const bool grown = c_.kernels.softmax_update(scored_.scores, panel.ld, panel.vectors, scored_.mask->strips, scored_.mask->strip_count,
                                                tile_max_, state);  // P^T = exp(S^T - max)
-  if (tally_) tally_->add_weights(i, tile, scored_, state);
+  if (tally_) tally_->add_weights(i, tile, scored_, state, grown);
   if (c_.p.spec->dropout.probability > 0.0F) drop_weights(i, tile);
   accumulate(i, tile, grown ? alpha : nullptr);  // O^T = alpha O^T + V^T P^T
 }

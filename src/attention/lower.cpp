@@ -32,6 +32,18 @@ Operand broadcast(const ConstTensorView& view) {
   return result;
 }
 
+Statistics lower_statistics(const RowStatistics& wanted) {
+  return {.wanted = static_cast<bool>(wanted),
+          .max_score = operand(wanted.max_score),
+          .max_key = operand(wanted.max_key),
+          .entropy = operand(wanted.entropy),
+          .distance = operand(wanted.distance),
+          .distance_variance = operand(wanted.distance_variance),
+          .first_weight = operand(wanted.first_weight),
+          .chosen_weight = operand(wanted.chosen_weight),
+          .chosen = operand(wanted.chosen)};
+}
+
 }  // namespace
 
 float element_of(const Operand& from, const std::byte* at) {
@@ -75,7 +87,7 @@ Problem lower(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) p.bias = broadcast(dense->values);
   p.spec = &spec;
   p.inputs = &in;
-  p.statistics = out.statistics ? &out.statistics : nullptr;
+  p.statistics = lower_statistics(out.statistics);
   return p;
 }
 

@@ -22,16 +22,23 @@ struct Operand {
   bool plain() const { return storage == kernels::Storage::F32 && item == 4 && stride[3] == 1; }
 };
 
+/// Where the numbers of mha/statistics.h go, [batch, heads, q_len, 1]; absent where not asked for.
+struct Statistics {
+  bool wanted;  // any of them
+  Operand max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight;
+  Operand chosen;  // bools, [batch, kv_len]
+};
+
 struct Problem {
   Index batch, q_len, kv_len, heads, kv_heads, group, head_dim, value_dim;
   float scale;
-  Operand q, k, v, out;             // [batch, length, heads, dim]
-  Operand lse;                      // [batch, heads, q_len, 1]; absent if not asked for
-  Operand weights;                  // [batch, heads, q_len, kv_len]; absent if not asked for
-  Operand bias, allowed;            // [batch, heads, q_len, kv_len], broadcast; absent if none
-  const AttentionSpec* spec;        // mask, align, bias by distance, softcap, sinks, dropout
-  const AttentionInputs* inputs;    // kv_lengths
-  const RowStatistics* statistics;  // null where none is asked for
+  Operand q, k, v, out;           // [batch, length, heads, dim]
+  Operand lse;                    // [batch, heads, q_len, 1]; absent if not asked for
+  Operand weights;                // [batch, heads, q_len, kv_len]; absent if not asked for
+  Operand bias, allowed;          // [batch, heads, q_len, kv_len], broadcast; absent if none
+  const AttentionSpec* spec;      // mask, align, bias by distance, softcap, sinks, dropout
+  const AttentionInputs* inputs;  // kv_lengths
+  Statistics statistics;
 
   bool biased() const { return !std::holds_alternative<NoBias>(spec->bias); }
 };

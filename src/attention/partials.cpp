@@ -39,14 +39,14 @@ Index rows_of(const Problem& p, const Plan& plan) { return p.batch * p.heads * p
 std::size_t Partials::bytes(const Problem& p, const Plan& plan) {
   if (plan.splits == 1) return 0;
   const auto rows = static_cast<std::size_t>(rows_of(p, plan));
-  const std::size_t tallies = p.statistics == nullptr ? 0 : rows * sizeof(RowTally) + kAlignment;
+  const std::size_t tallies = !p.statistics.wanted ? 0 : rows * sizeof(RowTally) + kAlignment;
   return rows * static_cast<std::size_t>(p.value_dim + 2) * sizeof(float) + tallies;
 }
 
 Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
   const Index count = rows_of(p, plan);
   float* out = arena.take<float>(count * (p.value_dim + 2));  // in one piece: an arena that grows piece by piece doubles
-  RowTally* tallies = p.statistics == nullptr ? nullptr : arena.take<RowTally>(count);
+  RowTally* tallies = !p.statistics.wanted ? nullptr : arena.take<RowTally>(count);
   return {out, out + count * p.value_dim, out + count * (p.value_dim + 1), tallies};
 }
 
@@ -60,7 +60,7 @@ void merge_partials(const Problem& p, const Plan& plan, const kernels::KernelTab
     for (Index d = 0; d < p.value_dim; ++d) row[d] *= factor;
     const RowPlace at = place_of(p, of.batch, of.kv_head, r);
     deliver(kernels, row, p.value_dim, p.out, p.out.at(at.batch, at.query, at.head, 0));
-    if (p.statistics != nullptr) {
+    if (p.statistics.wanted) {
       const RowTally tally = merged_tally(partials.tallies + first, partials.max + first, plan.splits, merged.max);
       write_statistics(p, at, tally, merged.max);
     }

@@ -13,7 +13,7 @@ namespace {
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 constexpr Index kLaneBytes = 6 * sizeof(double) + sizeof(Index) + 2 * sizeof(float);
 constexpr Index kPanelArrays = 9;  // each rounded up to kAlignment
-constexpr Index kTileArrays = 8;
+constexpr Index kTileArrays = 7;
 
 bool covers(const kernels::Strip& strip, int vector) { return strip.first_vector <= vector && vector < strip.first_vector + strip.vectors; }
 
@@ -30,11 +30,10 @@ std::size_t Tally::bytes(const Plan& plan, Index rows) {
 
 Tally::Tally(const TaskContext& context, const Panel* panels, int panel_count, Arena& arena)
     : c_(context), panels_(panels), lanes_(arena.take<Lanes>(panel_count)) {
-  for (float** array :
-       {&tile_.max, &tile_.spread, &tile_.chosen, &tile_.weight, &tile_.distance, &tile_.square, &tile_.from, &tile_.strip_from}) {
+  for (float** array : {&tile_.max, &tile_.spread, &tile_.chosen, &tile_.weight, &tile_.distance, &tile_.square, &tile_.from}) {
     *array = arena.take<float>(c_.plan.panel_lanes);
   }
-  if (c_.p.statistics->chosen) marks_ = arena.take<float>(c_.plan.key_tile);
+  if (c_.p.statistics.chosen) marks_ = arena.take<float>(c_.plan.key_tile);
   for (int i = 0; i < panel_count; ++i) start(i, arena);
 }
 
@@ -63,9 +62,9 @@ void Tally::start(int i, Arena& arena) {
 void Tally::mark_chosen(Interval keys) {
   if (marks_of_ == keys.lo) return;
   marks_of_ = keys.lo;
-  const ConstTensorView& chosen = c_.p.statistics->chosen;
-  const bool* flags = chosen.as<bool>() + (chosen.size(0) == 1 ? 0 : c_.task.batch) * chosen.stride(0);
-  for (Index k = 0; k < keys.hi - keys.lo; ++k) marks_[k] = flags[(keys.lo + k) * chosen.stride(1)] ? 1.0F : 0.0F;
+  for (Index key = keys.lo; key < keys.hi; ++key) {
+    marks_[key - keys.lo] = *reinterpret_cast<const bool*>(c_.p.statistics.chosen.at(c_.task.batch, key, 0, 0)) ? 1.0F : 0.0F;
+  }
 }
 
 void Tally::add_scores(int i, const KeyTile& tile, const Scored& scored, const float* max) {
@@ -83,28 +82,39 @@ void Tally::find_best(int i, const KeyTile& tile, const Scored& scored) {
   for (int v = 0; v < panels_[i].vectors; ++v) {
     float* best = lanes_[i].best + v * lanes;
     const float* tile_best = scored.max + v * lanes;
-    int grown = 0;
-    for (int lane = 0; lane < lanes; ++lane) grown += tile_best[lane] > best[lane] ? 1 : 0;
-    if (grown == 0) continue;
-    alignas(64) float key[kernels::kMaxLanes];
-    for (int s = scored.mask->strip_count - 1; s >= 0; --s) {  // the first strip has the last word
-      const kernels::Strip& strip = scored.mask->strips[s];
-      if (!covers(strip, v)) continue;
-      for (int lane = 0; lane < lanes; ++lane) key[lane] = -1.0F;
-      c_.kernels.first_equal(scored.scores + strip.key * panels_[i].ld + v * lanes, panels_[i].ld, strip.count, tile_best, key);
-      for (int lane = 0; lane < lanes; ++lane) {
-        if (key[lane] < 0 || !(tile_best[lane] > best[lane])) continue;
-        lanes_[i].best_key[v * lanes + lane] = tile.keys.lo + strip.key + static_cast<Index>(key[lane]);
-      }
+    bool grown = false;
+    for (int lane = 0; lane < lanes; ++lane) grown |= tile_best[lane] > best[lane];
+    if (!grown) continue;
+    alignas(64) float key[kernels::kMaxLanes] = {};
+    find_in_tile(i, v, scored, key);
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (!(tile_best[lane] > best[lane])) continue;
+      best[lane] = tile_best[lane];
+      lanes_[i].best_key[v * lanes + lane] = tile.keys.lo + static_cast<Index>(key[lane]);
     }
-    for (int lane = 0; lane < lanes; ++lane) best[lane] = std::max(best[lane], tile_best[lane]);
   }
 }
 
-void Tally::add_weights(int i, const KeyTile& tile, const Scored& scored, const kernels::RowState& state) {
+/// Of one vector of panel i: the first key with the tile's maximum, counted within the tile.
+void Tally::find_in_tile(int i, int vector, const Scored& scored, float* key) const {
+  const kernels::Strip* strips = scored.mask->strips;
+  const int lanes = c_.plan.lanes;
+  for (int s = scored.mask->strip_count - 1; s >= 0; --s) {  // the first keys have the last word
+    if (!covers(strips[s], vector)) continue;
+    const int end = strips[s].key + strips[s].count;
+    while (s > 0 && covers(strips[s - 1], vector) && strips[s - 1].key + strips[s - 1].count == strips[s].key) --s;
+    const int begin = strips[s].key;
+    for (int lane = 0; lane < lanes; ++lane) key[lane] -= static_cast<float>(begin);
+    const float* scores = scored.scores + begin * panels_[i].ld + vector * lanes;
+    c_.kernels.first_equal(scores, panels_[i].ld, end - begin, scored.max + vector * lanes, key);
+    for (int lane = 0; lane < lanes; ++lane) key[lane] += static_cast<float>(begin);
+  }
+}
+
+void Tally::add_weights(int i, const KeyTile& tile, const Scored& scored, const kernels::RowState& state, bool grown) {
   if (marks_ != nullptr) mark_chosen(tile.keys);
   sum_tile(i, tile, scored);
-  join(i, tile, state);
+  join(i, tile, state, grown);
 }
 
 void Tally::sum_tile(int i, const KeyTile& tile, const Scored& scored) {
@@ -113,38 +123,62 @@ void Tally::sum_tile(int i, const KeyTile& tile, const Scored& scored) {
   for (Index lane = 0; lane < panel.ld; ++lane) {
     tile_.from[lane] = static_cast<float>(std::clamp(lanes_[i].position[lane] - static_cast<double>(tile.keys.lo), 0.0, last));
   }
-  for (float* sums : {tile_.weight, tile_.distance, tile_.square, tile_.chosen}) std::fill(sums, sums + panel.ld, 0.0F);
+  for (float* sums : {tile_.distance, tile_.square, tile_.chosen}) std::fill(sums, sums + panel.ld, 0.0F);
   for (int s = 0; s < scored.mask->strip_count;) {
     const kernels::Strip run = next_run(*scored.mask, s);
     const Index first = run.first_vector * c_.plan.lanes;
     const float* weights = scored.scores + run.key * panel.ld + first;
-    for (Index lane = 0; lane < panel.ld; ++lane) tile_.strip_from[lane] = tile_.from[lane] - static_cast<float>(run.key);
     c_.kernels.add_moments(weights, panel.ld, run.vectors, run.count,
-                           {tile_.strip_from + first, tile_.weight + first, tile_.distance + first, tile_.square + first});
+                           {static_cast<float>(run.key), tile_.from + first, tile_.distance + first, tile_.square + first});
     if (marks_ == nullptr) continue;
     c_.kernels.accumulate({marks_ + run.key, 1, run.count, 1}, weights, panel.ld, run.vectors, nullptr, tile_.chosen + first);
   }
 }
 
+kernels::RowState Tally::with_sums(const kernels::RowState& state) {
+  return {state.max, state.sum, state.alpha, tile_.spread, tile_.weight};
+}
+
+namespace {
+
+/// Plain loops over lanes, for the compiler to vectorise.
+void multiply(double* __restrict sums, const float* __restrict by, Index count) {
+  for (Index lane = 0; lane < count; ++lane) sums[lane] *= static_cast<double>(by[lane]);
+}
+void add(double* __restrict sums, const float* __restrict more, Index count) {
+  for (Index lane = 0; lane < count; ++lane) sums[lane] += static_cast<double>(more[lane]);
+}
+
+}  // namespace
+
 /// Adds the tile's sums to what there was, which is brought to the new maximum first.
-void Tally::join(int i, const KeyTile& tile, const kernels::RowState& state) {
+void Tally::join(int i, const KeyTile& tile, const kernels::RowState& state, bool grown) {
   const Lanes& all = lanes_[i];
-  for (Index lane = 0; lane < panels_[i].ld; ++lane) {
-    const double alpha = state.alpha[lane];
-    if (alpha != 1.0) {
-      const double lowered = all.weight[lane] == 0.0 ? 0.0 : static_cast<double>(tile_.max[lane]) - static_cast<double>(state.max[lane]);
-      all.spread[lane] = alpha * (all.spread[lane] + lowered * all.weight[lane]);
-      for (double* sum : {all.weight, all.distance, all.square, all.chosen}) sum[lane] *= alpha;
-    }
-    // From the place that distances were taken from to the row's own: all of the tile lies beyond it, or it is the row's own.
-    const double gap = std::abs(all.position[lane] - static_cast<double>(tile.keys.lo) - static_cast<double>(tile_.from[lane]));
+  const Index count = panels_[i].ld;
+  for (Index lane = 0; grown && lane < count; ++lane) {
+    if (state.alpha[lane] == 1.0F || all.weight[lane] == 0.0) continue;
+    all.spread[lane] += (static_cast<double>(tile_.max[lane]) - static_cast<double>(state.max[lane])) * all.weight[lane];
+  }
+  for (double* sums : {all.weight, all.spread, all.distance, all.square, all.chosen}) {
+    if (grown) multiply(sums, state.alpha, count);
+  }
+  add(all.weight, tile_.weight, count);
+  add(all.spread, tile_.spread, count);
+  if (marks_ != nullptr) add(all.chosen, tile_.chosen, count);
+  add_distances(all, static_cast<double>(tile.keys.lo), count);
+}
+
+/// Distances were taken from `from`; the row's own place is there, or all of the tile lies beyond it.
+void Tally::add_distances(const Lanes& all, double first_key, Index count) {
+  const double* __restrict position = all.position;
+  double* __restrict distance = all.distance;
+  double* __restrict square = all.square;
+  for (Index lane = 0; lane < count; ++lane) {
+    const double gap = std::abs(position[lane] - first_key - static_cast<double>(tile_.from[lane]));
     const double weight = tile_.weight[lane];
-    const double distance = tile_.distance[lane];
-    all.weight[lane] += weight;
-    all.spread[lane] += static_cast<double>(tile_.spread[lane]);
-    all.distance[lane] += distance + gap * weight;
-    all.square[lane] += static_cast<double>(tile_.square[lane]) + gap * (2.0 * distance + gap * weight);
-    all.chosen[lane] += static_cast<double>(tile_.chosen[lane]);
+    const double near = tile_.distance[lane];
+    distance[lane] += near + gap * weight;
+    square[lane] += static_cast<double>(tile_.square[lane]) + gap * (2.0 * near + gap * weight);
   }
 }
 
@@ -182,29 +216,29 @@ RowTally merged_tally(const RowTally* parts, const float* maxima, Index count, f
 }
 
 void write_statistics(const Problem& p, const RowPlace& at, const RowTally& tally, float max) {
-  const RowStatistics& wanted = *p.statistics;
-  const auto place = [&](const TensorView& view) {
-    return at.batch * view.stride(0) + at.head * view.stride(1) + at.query * view.stride(2);
-  };
-  const auto put = [&](const TensorView& view, float value) {
-    if (view) view.as<float>()[place(view)] = value;
+  const Statistics& wanted = p.statistics;
+  const auto put = [&](const Operand& to, auto value) {
+    if (to) *reinterpret_cast<decltype(value)*>(to.at(at.batch, at.head, at.query, 0)) = value;
   };
   const std::vector<float>& sinks = p.spec->sink_logits;
   const double sink =
       sinks.empty() ? 0.0 : std::exp(static_cast<double>(sinks[static_cast<std::size_t>(at.head)]) - static_cast<double>(max));
   const double total = tally.weight + sink;
-  const double share = 1.0 / total;
   const bool empty = tally.weight == 0.0;
-  const double mean = tally.distance / tally.weight;
-  const auto unless_empty = [&](double value) { return empty ? 0.0F : static_cast<float>(value); };
-  const auto not_below_0 = [](double value) { return value < 0.0 ? 0.0 : value; };
+  const double share = empty ? 0.0 : 1.0 / total;
+  const double among = empty ? 0.0 : 1.0 / tally.weight;
+  const auto not_below_0 = [](double value) { return static_cast<float>(value < 0.0 ? 0.0 : value); };
   put(wanted.max_score, tally.best);
-  if (wanted.max_key) wanted.max_key.as<Index>()[place(wanted.max_key)] = tally.best_key;
-  put(wanted.entropy, unless_empty(not_below_0(share * (tally.weight * std::log(total) - tally.spread))));
-  put(wanted.distance, unless_empty(mean));
-  put(wanted.distance_variance, unless_empty(not_below_0(tally.square / tally.weight - mean * mean)));
-  put(wanted.first_weight, empty ? 0.0F : shown(share * std::exp(static_cast<double>(tally.first) - static_cast<double>(max))));
-  put(wanted.chosen_weight, empty ? 0.0F : shown(share * tally.chosen));
+  put(wanted.max_key, tally.best_key);
+  if (wanted.entropy) {
+    const double log_total = empty ? 0.0 : static_cast<double>(std::log(static_cast<float>(total)));
+    put(wanted.entropy, not_below_0(share * (tally.weight * log_total - tally.spread)));
+  }
+  const double mean = among * tally.distance;
+  put(wanted.distance, static_cast<float>(mean));
+  put(wanted.distance_variance, not_below_0(among * tally.square - mean * mean));
+  if (wanted.first_weight) put(wanted.first_weight, empty ? 0.0F : shown(share * static_cast<double>(std::exp(tally.first - max))));
+  put(wanted.chosen_weight, shown(share * tally.chosen));
 }
 
 }  // namespace mha::attention

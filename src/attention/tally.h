@@ -30,10 +30,10 @@ class Tally {
 
   /// Of panel i: its scores of a tile, before softmax_update; `max` is what the panel has so far.
   void add_scores(int i, const KeyTile& tile, const Scored& scored, const float* max);
-  /// Where softmax_update leaves this tile's spread.
-  float* spread() { return tile_.spread; }
+  /// With room for the sums that softmax_update takes besides.
+  kernels::RowState with_sums(const kernels::RowState& state);
   /// Of panel i: what softmax_update made of the scores.
-  void add_weights(int i, const KeyTile& tile, const Scored& scored, const kernels::RowState& state);
+  void add_weights(int i, const KeyTile& tile, const Scored& scored, const kernels::RowState& state, bool grown);
   RowTally row(int i, int lane) const;
 
  private:
@@ -46,14 +46,16 @@ class Tally {
   struct Tile {  // of the panel at hand
     float* max;  // before the tile
     float *spread, *chosen;
-    float *weight, *distance, *square;  // sums as kernels::Moments has them
-    float *from, *strip_from;           // the key from which distances count, from the tile's and from a strip's first key on
+    float *weight, *distance, *square;
+    float* from;  // the key from which distances count, counted within the tile
   };
   void start(int i, Arena& arena);
   void find_best(int i, const KeyTile& tile, const Scored& scored);
+  void find_in_tile(int i, int vector, const Scored& scored, float* key) const;
   void sum_tile(int i, const KeyTile& tile, const Scored& scored);
   void mark_chosen(Interval keys);
-  void join(int i, const KeyTile& tile, const kernels::RowState& state);
+  void join(int i, const KeyTile& tile, const kernels::RowState& state, bool grown);
+  void add_distances(const Lanes& all, double first_key, Index count);
 
   const TaskContext c_;
   const Panel* panels_;

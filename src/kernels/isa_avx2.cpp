@@ -35,6 +35,7 @@ struct Isa {
   static F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
   static F32 max(F32 a, F32 b) { return _mm256_max_ps(a, b); }
   static F32 min(F32 a, F32 b) { return _mm256_min_ps(a, b); }
+  static F32 magnitude(F32 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), x); }
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }

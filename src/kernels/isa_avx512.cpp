@@ -35,6 +35,7 @@ struct Isa {
   static F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
   static F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
   static F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+  static F32 magnitude(F32 x) { return _mm512_abs_ps(x); }
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), yes); }

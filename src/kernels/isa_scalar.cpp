@@ -39,6 +39,7 @@ struct Isa {
   static F32 fma(F32 a, F32 b, F32 c) { return a * b + c; }  // fused where the CPU fuses; the promise of equal bits is per ISA
   static F32 max(F32 a, F32 b) { return a > b ? a : b; }     // b where either is NaN
   static F32 min(F32 a, F32 b) { return a < b ? a : b; }     // b where either is NaN
+  static F32 magnitude(F32 x) { return std::fabs(x); }
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return test == -std::numeric_limits<float>::infinity() ? yes : no; }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return a == b ? yes : no; }

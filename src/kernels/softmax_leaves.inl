@@ -58,7 +58,10 @@ template <int V, bool WithSpread>
   for (int v = 0; v < V; ++v) {
     Isa::store(state.alpha + v * kLanes, alpha[v]);
     Isa::store(state.sum + v * kLanes, Isa::fma(Isa::load(state.sum + v * kLanes), alpha[v], sum[v]));
-    if constexpr (WithSpread) Isa::store(state.spread + v * kLanes, spread[v]);
+    if constexpr (WithSpread) {
+      Isa::store(state.spread + v * kLanes, spread[v]);
+      Isa::store(state.weight + v * kLanes, sum[v]);
+    }
   }
   return grown;
 }
@@ -86,31 +89,46 @@ void exp_minus(float* scores, Index ld, int vectors, Index keys, const float* ma
 
 void first_equal(const float* scores, Index ld, Index keys, const float* value, float* key) {
   const F32 wanted = Isa::load(value);
+  const F32 one = Isa::set(1.0F);
   F32 found = Isa::load(key);
+  F32 at = Isa::set(static_cast<float>(keys));
+#pragma GCC unroll 4
   for (Index k = keys - 1; k >= 0; --k) {
-    found = Isa::where_equal(Isa::load(scores + k * ld), wanted, Isa::set(static_cast<float>(k)), found);
+    at = Isa::sub(at, one);
+    found = Isa::where_equal(Isa::load(scores + k * ld), wanted, at, found);
   }
   Isa::store(key, found);
 }
 
-void add_moments(const float* weights, Index ld, int vectors, Index keys, Moments to) {
+template <int V>
+[[gnu::always_inline]] inline void add_moments_of(const float* weights, Index ld, Index keys, Moments to) {
   const F32 one = Isa::set(1.0F);
-  for (int v = 0; v < vectors; ++v) {
-    F32 from = Isa::sub(Isa::set(0.0F), Isa::load(to.from + v * kLanes));  // of key k: k - from
-    F32 weight = Isa::load(to.weight + v * kLanes);
-    F32 distance = Isa::load(to.distance + v * kLanes);
-    F32 square = Isa::load(to.square + v * kLanes);
-    for (Index k = 0; k < keys; ++k) {
-      const F32 w = Isa::load(weights + k * ld + v * kLanes);
-      const F32 away = Isa::max(Isa::sub(Isa::set(0.0F), from), from);
-      const F32 weighed = Isa::mul(w, away);
-      weight = Isa::add(weight, w);
-      distance = Isa::add(distance, weighed);
-      square = Isa::fma(weighed, away, square);
-      from = Isa::add(from, one);
-    }
-    Isa::store(to.weight + v * kLanes, weight);
-    Isa::store(to.distance + v * kLanes, distance);
-    Isa::store(to.square + v * kLanes, square);
+  F32 place[V];  // of the key, from `from` on
+  F32 distance[V];
+  F32 square[V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    place[v] = Isa::sub(Isa::set(to.key), Isa::load(to.from + v * kLanes));
+    distance[v] = Isa::load(to.distance + v * kLanes);
+    square[v] = Isa::load(to.square + v * kLanes);
   }
+  for (Index k = 0; k < keys; ++k) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const F32 weight = Isa::load(weights + k * ld + v * kLanes);
+      const F32 away = Isa::magnitude(place[v]);
+      distance[v] = Isa::fma(weight, away, distance[v]);
+      square[v] = Isa::fma(Isa::mul(weight, away), away, square[v]);
+      place[v] = Isa::add(place[v], one);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    Isa::store(to.distance + v * kLanes, distance[v]);
+    Isa::store(to.square + v * kLanes, square[v]);
+  }
+}
+
+void add_moments(const float* weights, Index ld, int vectors, Index keys, Moments to) {
+  for_vectors(vectors, [&](auto n) { add_moments_of<decltype(n)::value>(weights, ld, keys, to); });
 }

@@ -52,16 +52,18 @@ struct Strip {
 
 /// Running softmax state of a panel, one float per lane.
 struct RowState {
-  float* max;               // largest score so far, -inf where none
-  float* sum;               // sum of exp(score - max)
-  float* alpha;             // out of softmax_update: exp(old max - new max), what accumulated output must be multiplied by
-  float* spread = nullptr;  // where given, out of softmax_update: sum over its strips of weight * (score - max), with the new max
+  float* max;    // largest score so far, -inf where none
+  float* sum;    // sum of exp(score - max)
+  float* alpha;  // out of softmax_update: exp(old max - new max), what accumulated output must be multiplied by
+  // Where given, out of softmax_update: sums over its strips, with the new max, of weight * (score - max) and of the weights.
+  float* spread = nullptr;
+  float* weight = nullptr;
 };
 
 /// Sums of weights by their distance from a place among the keys, one float per lane.
 struct Moments {
+  float key;  // place of the first key
   const float* from;
-  float* weight;
   float* distance;
   float* square;
 };
@@ -107,7 +109,7 @@ struct KernelTable {
   void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
   /// One vector: key[l] = the first k with scores[k * ld + l] equal to value[l], as a float; left alone where there is none.
   void (*first_equal)(const float* scores, Index ld, Index keys, const float* value, float* key);
-  /// weight[l] += sum over k of w, distance[l] of w * |k - from[l]|, square[l] of w * (k - from[l])^2, where w = weights[k * ld + l].
+  /// distance[l] += sum over k of w * |key + k - from[l]|, square[l] += sum of w * (key + k - from[l])^2, where w = weights[k * ld + l].
   void (*add_moments)(const float* weights, Index ld, int vectors, Index keys, Moments to);
 
   /// acc[d * ld + l] = alpha[l] * acc[d * ld + l] + sum over k of values[k][d] * weights[k * ld + l], k ascending. alpha may be null (1).

@@ -1,0 +1,11 @@
+"""Exact multi-head attention on the CPU, for NumPy, PyTorch, JAX and anything with DLPack.
+
+    import mha
+    out = mha.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) and OSError (files), with the library's text."""
+
+from mha._core import alibi_slopes, current_isa, max_threads
+from mha.attention import AttentionOutputs, scaled_dot_product_attention
+
+__all__ = ["AttentionOutputs", "alibi_slopes", "current_isa", "max_threads", "scaled_dot_product_attention"]

@@ -5,7 +5,32 @@
 
 Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) and OSError (files), with the library's text."""
 
-from mha._core import alibi_slopes, current_isa, max_threads
+from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
+                       segments, window)
 from mha.attention import AttentionOutputs, scaled_dot_product_attention
+from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
+from mha.model import Transformer
+from mha.multihead_attention import MultiheadAttention
 
-__all__ = ["AttentionOutputs", "alibi_slopes", "current_isa", "max_threads", "scaled_dot_product_attention"]
+__all__ = [
+    "AttentionOutputs",
+    "Encoding",
+    "LayerOutputs",
+    "Mask",
+    "MultiHeadAttention",
+    "MultiheadAttention",
+    "Tokenizer",
+    "Trace",
+    "Transformer",
+    "TransformerConfig",
+    "alibi_slopes",
+    "attention_weights",
+    "causal",
+    "chunk",
+    "current_isa",
+    "max_threads",
+    "prefix",
+    "scaled_dot_product_attention",
+    "segments",
+    "window",
+]

@@ -5,6 +5,8 @@
 
 Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) and OSError (files), with the library's text."""
 
+import sys
+
 from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
                        segments, window)
 from mha.attention import AttentionOutputs, scaled_dot_product_attention
@@ -34,3 +36,6 @@ __all__ = [
     "segments",
     "window",
 ]
+
+if "torch" in sys.modules:
+    from mha import _torch as _torch  # registers torch.ops.mha.scaled_dot_product_attention

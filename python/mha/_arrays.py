@@ -48,6 +48,10 @@ def read(array: Any, name: str, writable: bool = False) -> _core.Array:
         refuse_grad(array, name)
         if array.device.type != "cpu":
             raise ValueError(f"{name} is on device {array.device}, must be on cpu")
+        if array.is_neg():  # a view that says "minus" without having computed it
+            if writable:
+                raise ValueError(f"{name} is a lazily negated view: its memory does not hold its numbers")
+            array = array.resolve_neg()
         return _core.Array(array.detach() if array.requires_grad else array, name, writable)
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"{name} is a {type(array).__name__}, must be an array (NumPy, torch, JAX, or anything with DLPack)")

@@ -349,8 +349,7 @@ def _detached(array: Any) -> Any:
 def _to_numpy(array: Any) -> npt.NDArray[Any]:
     """The same numbers; without a copy where NumPy has the dtype."""
     if _arrays.is_torch(array):
-        tensor = array.detach()
-        return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+        return np.asarray((array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy(force=True))
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return np.asarray(array)
     return np.asarray(array) if hasattr(array, "__array__") else np.from_dlpack(array)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the two places that name tests: tests/known_faults.txt (a test or a reason for every known fault) and docs/numerics.md (a test for
-every promise). Usage: ledgers.py ROOM=EXECUTABLE... (every gtest executable of the build, with the room it is registered under).
+every promise). Usage: ledgers.py ROOM=EXECUTABLE... (every gtest executable of the build, with the room it is registered under). Tests of the
+Python package (python/tests) are named python/file.function and read from their sources.
 
 A test that is named and not there fails, so renaming one means renaming it here too. Prints how many faults are tested and which are not.
 Exit code 77 (skipped) where an executable has not been built. Standard library only.
@@ -29,9 +30,17 @@ def tests_of(executable):
     return names
 
 
-def registered_tests(arguments):
-    """{"room/Suite.Test"} of all executables; exits where one is not built."""
+def python_tests():
+    """{"python/test_file.test_name"} of the Python package."""
     tests = set()
+    for path in (ROOT / "python/tests").glob("test_*.py"):
+        tests |= {f"python/{path.stem}.{name}" for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE)}
+    return tests
+
+
+def registered_tests(arguments):
+    """{"room/Suite.Test"} of all executables, and the Python package's; exits where an executable is not built."""
+    tests = python_tests()
     for argument in arguments:
         room, executable = argument.split("=", 1)
         if not pathlib.Path(executable).exists():
@@ -119,7 +128,7 @@ def check_numerics(tests):
 
 def main():
     tests = registered_tests(sys.argv[1:])
-    if not tests:
+    if not sys.argv[1:]:
         sys.exit("no gtest executable was given")
     errors = check_faults(tests) + check_numerics(tests)
     for error in errors:

@@ -224,6 +224,8 @@ TensorView whole_writable(const Array& array, const char* room) {
 ConstTensorView whole(const std::optional<Array>& array, const char* room) { return array ? whole(*array, room) : ConstTensorView(); }
 
 void call_hook(const nb::callable& hook, std::optional<Index> layer, const MhaTrace& trace, Workspace& workspace) {
+  const Executor& executor = workspace.executor();
+  if (executor.stop != nullptr && executor.stop(executor.context)) return;  // Ctrl-C: there is nothing of use to see
   const nb::gil_scoped_acquire gil;
   const auto shown = std::make_shared<Trace>(trace, workspace);
   try {

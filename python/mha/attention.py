@@ -143,7 +143,7 @@ def attend(call: Call) -> AttentionOutputs:
     return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shapes:
     """Sizes of a call: what the results look like, and what the library is given."""
 
@@ -158,11 +158,14 @@ class Shapes:
     @staticmethod
     def of(call: Call, q: Any, k: Any, v: Any) -> Shapes:
         """Of the call and whatever has the shapes of its query, key and value."""
-        for array, name in ((q, "query"), (k, "key"), (v, "value")):
-            if len(array.shape) < 2:
-                raise ValueError(f"{name} has shape {list(array.shape)}, must be [..., heads, length, dim]")
-        rank = max(len(array.shape) for array in (q, k, v))
-        full = [(1,) * (max(rank, 4) - len(array.shape)) + tuple(array.shape) for array in (q, k, v)]
+        shapes = q_shape, k_shape, v_shape = tuple(q.shape), tuple(k.shape), tuple(v.shape)
+        for shape, name in zip(shapes, ("query", "key", "value")):
+            if len(shape) < 2:
+                raise ValueError(f"{name} has shape {list(shape)}, must be [..., heads, length, dim]")
+        rank = max(len(q_shape), len(k_shape), len(v_shape))
+        if len(q_shape) >= 4 and q_shape[:-2] == k_shape[:-2] == v_shape[:-2]:  # the usual case, without ado
+            return Shapes(q_shape[:-3], q_shape[-3], q_shape[-3], rank, q_shape[-2], k_shape[-2], v_shape[-1])
+        full = [(1,) * (max(rank, 4) - len(shape)) + shape for shape in shapes]
         batch = _broadcast([shape[:-3] for shape in full], "batch axes")
         if call.enable_gqa:
             heads = full[0][-3]
@@ -171,7 +174,7 @@ class Shapes:
             sizes = [shape[-3] for shape in full]
             (heads,) = _broadcast([(size,) for size in sizes], "heads of query, key and value (enable_gqa=True takes grouped heads)")
             kv_heads = 1 if sizes[1] == sizes[2] == 1 and heads > 0 else heads
-        return Shapes(batch, heads, kv_heads, rank, q.shape[-2], k.shape[-2], v.shape[-1])
+        return Shapes(batch, heads, kv_heads, rank, q_shape[-2], k_shape[-2], v_shape[-1])
 
     def full(self, *tail: int) -> Shape:
         return (*self.batch, *tail)

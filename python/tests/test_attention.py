@@ -114,6 +114,22 @@ def test_any_strides_give_the_bits_of_dense_arrays(random, name, dtype):
     assert np.array_equal(sdpa(*strided, mask), sdpa(*dense, np.ascontiguousarray(mask)))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (0, 2, 1)])
+def test_leading_axes_in_any_order_of_memory(random, order):
+    """Whether they are joined to one batch or computed one after the other changes no bit; with dropout neither."""
+    axes = (*order, 3, 4)
+    dense = problem(random, lead=(4, 2, 3), q_len=20, kv_len=30)
+    strided = [np.ascontiguousarray(array.transpose(axes)).transpose(np.argsort(axes)) for array in dense]
+    mask = random.random((4, 1, 1, 1, 30)) < 0.8
+    for options in ({}, {"dropout_p": 0.3, "seed": 4}):
+        out, lse, weights, _ = sdpa(*strided, mask, return_lse=True, return_weights=True, **options)
+        expected = sdpa(*dense, mask, return_lse=True, return_weights=True, **options)
+        assert np.array_equal(out, expected.out) and np.array_equal(lse, expected.lse) and np.array_equal(weights, expected.weights)
+        for i, j in np.ndindex(4, 2):
+            if not options:
+                assert np.array_equal(out[i, j], sdpa(*(array[i, j] for array in dense), mask[i, 0]))
+
+
 def test_memory_of_the_output_goes_as_that_of_the_query(random):
     q, k, v = problem(random)
     assert sdpa(q, k, v).flags.c_contiguous

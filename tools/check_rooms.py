@@ -22,11 +22,11 @@ PUBLIC = {  # public header -> room that implements it; mha/model/* and mha/anal
     "mask.h": "attention", "bias.h": "attention", "attention.h": "attention",
     "layer.h": "nn",
 }
-OUTSIDE = {"apps", "bench", "examples"}  # public headers and their own only
+OUTSIDE = {"apps", "bench", "examples", "python"}  # public headers and their own only
 THIRD = {  # prefix of a third party's header -> where it may be included
     "tbb/": {"core/executor.cpp"}, "oneapi/": {"core/executor.cpp"},
     "nlohmann/": {"model", "apps", "tests"}, "utf8proc.h": {"model"}, "CLI/": {"apps"}, "fmt/": {"apps"},
-    "gtest/": {"tests"}, "rapidcheck": {"tests"}, "benchmark/": {"bench"},
+    "gtest/": {"tests"}, "rapidcheck": {"tests"}, "benchmark/": {"bench"}, "nanobind/": {"python"},
 }
 ISA_FILES = re.compile(r"kernels/(isa_\w+\.cpp|\w*leaves\.inl|\w+_ops\.inl)$")
 ISA_MAY = re.compile(r"kernels/\w+\.(h|inl)$|(immintrin\.h|cstddef|cstdint|cmath|limits|cstring)$")
@@ -79,7 +79,7 @@ def breach(place, where, name, quoted):
 
 def main():
     breaches = 0
-    files = [f for top in ("include", "src", "apps", "bench", "examples", "tests") for f in sorted((ROOT / top).rglob("*"))]
+    files = [f for top in ("include", "src", "apps", "bench", "examples", "python", "tests") for f in sorted((ROOT / top).rglob("*"))]
     for path in (f for f in files if f.suffix in (".h", ".cpp", ".inl")):
         place, where = place_of(path)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

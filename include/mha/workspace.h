@@ -10,10 +10,13 @@ namespace mha {
 
 /// A thread pool as one function pointer. `parallel_for` calls body(state, i) for every i in [0, n), from any threads, in any order,
 /// and returns when all are done. Results never depend on `concurrency`. An engine brings its own pool here.
+/// `stop`, where given, is asked before each task, from any of the threads: once it says true, the tasks that are left are skipped and the
+/// call returns soon, with outputs that hold nothing of use. It must not throw.
 struct Executor {
   void (*parallel_for)(void* context, Index n, void (*body)(void* state, Index i), void* state) = nullptr;
   void* context = nullptr;
   int concurrency = 1;  // at most this many bodies run at once
+  bool (*stop)(void* context) = nullptr;
 };
 
 /// All cores, by TBB.

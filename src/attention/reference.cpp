@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/dropout.h"
+#include "core/executor.h"
 
 namespace mha::attention {
 namespace {
@@ -192,12 +193,13 @@ void write_row(const AttentionSpec& spec, const AttentionInputs& in, const Atten
 
 }  // namespace
 
-void reference_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace&) {
-  for (Index b = 0; b < inputs.q.size(0); ++b) {
-    for (Index h = 0; h < inputs.q.size(2); ++h) {
-      for (Index q = 0; q < inputs.q.size(1); ++q) write_row(spec, inputs, outputs, row_of(inputs, b, h, q));
-    }
-  }
+void reference_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace& workspace) {
+  const Index heads = inputs.q.size(2);
+  const Index q_len = inputs.q.size(1);
+  // On the caller, through run_tasks so that the executor can stop it.
+  core::run_tasks(workspace.executor(), 1, inputs.q.size(0) * heads * q_len, [&](int, Index row) {
+    write_row(spec, inputs, outputs, row_of(inputs, row / q_len / heads, row / q_len % heads, row % q_len));
+  });
 }
 
 void reference_weights(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, TensorView weights,

@@ -60,6 +60,28 @@ TEST(ExecutorTest, TasksGoToWhoeverIsFree) {
   EXPECT_EQ(done, (std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
+/// Once `stop` says so no task begins, whoever asks it and wherever the tasks run.
+TEST(ExecutorThreads, StopSkipsWhatIsLeft) {
+  struct Stopping {
+    test::ThreadExecutor threads;
+    std::atomic<int> asked{0};
+  };
+  for (const int workers : {1, 2, 7}) {
+    Stopping state{.threads = test::ThreadExecutor(workers)};
+    const Executor executor{.parallel_for =
+                                [](void* context, Index n, void (*body)(void*, Index), void* inner_state) {
+                                  const Executor inner = static_cast<Stopping*>(context)->threads.executor();
+                                  inner.parallel_for(inner.context, n, body, inner_state);
+                                },
+                            .context = &state,
+                            .concurrency = workers,
+                            .stop = [](void* context) { return ++static_cast<Stopping*>(context)->asked > 10; }};
+    std::atomic<int> runs{0};
+    core::run_tasks(executor, workers, 1000, [&](int, Index) { ++runs; });
+    EXPECT_EQ(runs, 10) << workers;
+  }
+}
+
 TEST(ExecutorTest, SmallWorkStaysOnTheCaller) {
   const Executor executor = test::backward_executor(8);
   EXPECT_EQ(core::workers_for(executor, 100, 1), 1);

@@ -1,0 +1,90 @@
+"""Arrays of NumPy, torch, JAX and anything with DLPack: read as they are, results made in the framework of the query.
+
+Used by every module of the package that takes arrays. torch and JAX are never imported here: whoever has an array of theirs has imported them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from mha import _core
+
+if TYPE_CHECKING:
+    import torch
+
+_NUMPY_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16)}
+
+
+def is_torch(array: Any) -> TypeGuard[torch.Tensor]:
+    """Whether `array` is a torch tensor."""
+    module = sys.modules.get("torch")
+    return module is not None and isinstance(array, module.Tensor)
+
+
+def _is_jax(array: Any) -> bool:
+    module = sys.modules.get("jax")
+    return module is not None and isinstance(array, module.Array)
+
+
+def refuse_grad(array: Any, name: str) -> None:
+    """ValueError for a torch tensor that requires grad, under grad mode: its gradient would be lost without a word."""
+    if is_torch(array) and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ValueError(f"{name} requires grad, and mha computes no gradients: use torch.no_grad(), or {name}.detach()")
+
+
+def read(array: Any, name: str, writable: bool = False) -> _core.Array:
+    """`array` as the library sees it, strides and memory as they are; `name` is what errors call it.
+
+    TypeError where it is no array or its dtype has no counterpart, ValueError where it is not in CPU memory, or read-only but `writable`."""
+    if isinstance(array, np.ndarray):
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError(f"{name} is a masked array: give its data, and a boolean attn_mask")
+        if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
+            return _core.Array(array.view(np.uint16), name, writable, "bf16")
+        return _core.Array(array, name, writable)
+    if is_torch(array):
+        refuse_grad(array, name)
+        if array.device.type != "cpu":
+            raise ValueError(f"{name} is on device {array.device}, must be on cpu")
+        if array.is_neg():  # a view that says "minus" without having computed it
+            if writable:
+                raise ValueError(f"{name} is a lazily negated view: its memory does not hold its numbers")
+            array = array.resolve_neg()
+        return _core.Array(array.detach() if array.requires_grad else array, name, writable)
+    if not hasattr(array, "__dlpack__"):
+        raise TypeError(f"{name} is a {type(array).__name__}, must be an array (NumPy, torch, JAX, or anything with DLPack)")
+    if writable and _is_jax(array):  # its DLPack does not say that it must not be written
+        raise ValueError(f"{name} is a JAX array: those are never written, leave {name} out")
+    device = array.__dlpack_device__()[0] if hasattr(array, "__dlpack_device__") else 1
+    if device != 1:
+        raise ValueError(f"{name} is in the memory of DLPack device type {int(device)}, must be in CPU memory (type 1)")
+    return _core.Array(array, name, writable)
+
+
+def _numpy_dtype(dtype: str) -> np.dtype[Any]:
+    if dtype != "bf16":
+        return _NUMPY_DTYPES[dtype]
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError as error:
+        raise TypeError("NumPy knows bf16 by the package ml_dtypes, which is not installed") from error
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found
+
+
+def empty(like: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    """A new, dense, uninitialised array: a torch tensor where `like` is one, else of NumPy (see `finish`)."""
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        kinds = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+        return torch.empty(shape, dtype=kinds[dtype], device="cpu")
+    return np.empty(shape, _numpy_dtype(dtype))
+
+
+def finish(like: Any, result: Any) -> Any:
+    """A result of `empty`, written, as what the caller gets: a JAX array where `like` is one."""
+    if result is not None and _is_jax(like):
+        return sys.modules["jax"].numpy.asarray(result)
+    return result

@@ -9,7 +9,7 @@ import sys
 
 from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
                        segments, window)
-from mha.attention import AttentionOutputs, attention_forward, scaled_dot_product_attention
+from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
@@ -21,6 +21,7 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "MultiheadAttention",
+    "RowStatistics",
     "Tokenizer",
     "Trace",
     "Transformer",

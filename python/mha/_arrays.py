@@ -14,7 +14,8 @@ from mha import _core
 if TYPE_CHECKING:
     import torch
 
-_NUMPY_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16)}
+_NUMPY_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16),
+                                            "i64": np.dtype(np.int64)}
 
 
 def is_torch(array: Any) -> TypeGuard[torch.Tensor]:
@@ -78,7 +79,7 @@ def empty(like: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     """A new, dense, uninitialised array: a torch tensor where `like` is one, else of NumPy (see `finish`)."""
     if is_torch(like):
         torch = sys.modules["torch"]
-        kinds = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+        kinds = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64}
         return torch.empty(shape, dtype=kinds[dtype], device="cpu")
     return np.empty(shape, _numpy_dtype(dtype))
 

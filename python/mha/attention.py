@@ -6,7 +6,7 @@ query come through mha._torch first, which knows torch.compile and torch's gener
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,26 @@ import numpy as np
 from mha import _arrays, _core
 
 Shape = tuple[int, ...]
+
+
+class RowStatistics(NamedTuple):
+    """What each row of weights is like, before dropout, computed without holding any of it. All [..., heads, q_len], f32 (f64 for f64) but for
+    max_key. Hidden keys take no part. A row that sees no key has max_score -inf, max_key -1 and 0 in the rest."""
+
+    max_score: Any
+    """The largest score (scaled, capped, with mask added) before softmax."""
+    max_key: Any
+    """int64: its key, the first among equals."""
+    entropy: Any
+    """-sum of w ln w, in nats; a sink takes its share and is not counted."""
+    distance: Any
+    """Mean of |position of the query - key|, over keys as they weigh among themselves."""
+    distance_variance: Any
+    """Its variance."""
+    first_weight: Any
+    """The weight of key 0."""
+    chosen_weight: Any = None
+    """The weight of all chosen_keys together; None without."""
 
 
 class AttentionOutputs(NamedTuple):
@@ -27,7 +47,7 @@ class AttentionOutputs(NamedTuple):
     weights: Any = None
     """[..., heads, q_len, kv_len], before dropout; each row sums to 1 (less by a sink's share) or is 0. f32 (f64 for f64)."""
     stats: Any = None
-    """Always None so far."""
+    """RowStatistics."""
 
 
 @dataclass(slots=True)
@@ -49,6 +69,8 @@ class Call:
     causal_align: str = "top_left"
     return_lse: bool = False
     return_weights: bool = False
+    return_stats: bool = False
+    chosen_keys: Any = None
     seed: int | None = None
     num_threads: int | None = None
     out: Any = None
@@ -71,6 +93,8 @@ def scaled_dot_product_attention(
     causal_align: str = "top_left",
     return_lse: bool = False,
     return_weights: bool = False,
+    return_stats: bool = False,
+    chosen_keys: Any = None,
     seed: int | None = None,
     num_threads: int | None = None,
     out: Any = None,
@@ -94,7 +118,8 @@ def scaled_dot_product_attention(
     sinks: one logit per head that joins the softmax's denominator only.
     alibi_slopes: one per head: -slope * |distance| is added (`mha.alibi_slopes(heads)` are the paper's). Not with a float attn_mask.
     causal_align: where query 0 sits for is_causal, window and alibi_slopes: "top_left" (at key 0) or "bottom_right" (at key kv_len - q_len).
-    return_lse, return_weights: the result is then an AttentionOutputs instead of an array.
+    return_lse, return_weights, return_stats: the result is then an AttentionOutputs instead of an array.
+    chosen_keys: bool, broadcastable to [..., kv_len] (... being the batch axes): the keys whose weight return_stats adds up.
     seed: of the dropout, 0 to 2^64 - 1. None: drawn from torch's generator for a torch query (torch.manual_seed), else from NumPy's global one
         (numpy.random.seed). What is dropped depends on the seed and the index only, never on threads.
     num_threads: at most so many threads. None: all cores this process may use. The result is bitwise the same for any number.
@@ -105,14 +130,14 @@ def scaled_dot_product_attention(
     grad) and TypeError (dtypes, objects that are no arrays), before anything is written.
     """
     call = Call(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, window, softcap, sinks, alibi_slopes, causal_align,
-                return_lse, return_weights, seed, num_threads, out)
+                return_lse, return_weights, return_stats, chosen_keys, seed, num_threads, out)
     if _arrays.is_torch(query):
         from mha import _torch
 
         result = _torch.attend(call)
     else:
         result = attend(call)
-    return result if return_lse or return_weights else result.out
+    return result if return_lse or return_weights or return_stats else result.out
 
 
 def attention_forward(
@@ -133,6 +158,8 @@ def attention_forward(
     seed: int = 0,
     return_lse: bool = False,
     return_weights: bool = False,
+    return_stats: bool = False,
+    chosen: Any = None,
     num_threads: int | None = None,
     out: Any = None,
 ) -> AttentionOutputs:
@@ -144,10 +171,10 @@ def attention_forward(
     allowed: bool, True = may attend; bias: floats, added. Both [batch | 1, heads | 1, q_len | 1, kv_len | 1].
     kv_lengths: per batch entry; keys at and beyond it do not exist.
     scale, softcap, sink_logits, alibi_slopes, num_threads: as in scaled_dot_product_attention. dropout: its probability, by `seed`.
-    out: [batch, q_len, heads, value_dim], to write to.
+    chosen: bool, [batch | 1, kv_len]: the keys whose weight return_stats adds up. out: [batch, q_len, heads, value_dim], to write to.
 
-    Returns AttentionOutputs: out [batch, q_len, heads, value_dim], and where asked for lse [batch, heads, q_len] and weights [batch, heads,
-    q_len, kv_len]. Raises ValueError or TypeError. Not for torch.compile."""
+    Returns AttentionOutputs: out [batch, q_len, heads, value_dim], and where asked for lse [batch, heads, q_len], weights [batch, heads,
+    q_len, kv_len] and stats (align must say where queries sit where q_len and kv_len differ). Raises ValueError or TypeError. Not for torch.compile."""
     spec = spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
     spec.dropout = _number(dropout, "dropout")
     spec.seed = _seed(seed)
@@ -168,8 +195,13 @@ def attention_forward(
     for name, given in (("allowed", allowed), ("bias", bias)):
         setattr(arrays, name, None if given is None else _arrays.read(given, name))
     arrays.kv_lengths = lengths_of(kv_lengths, "kv_lengths")
+    marked = _chosen(chosen, "chosen", return_stats)
+    stats = None
+    if return_stats:
+        stats = _statistics(arrays, marked, lambda whole: _arrays.empty(q, "i64" if whole else wide, table[:3]), 3)
     _core.attention_forward(spec, arrays, None if num_threads is None else _integer(num_threads, "num_threads"))
-    return AttentionOutputs(_arrays.finish(q, written) if out is None else out, _arrays.finish(q, lse), _arrays.finish(q, weights))
+    return AttentionOutputs(_arrays.finish(q, written) if out is None else out, _arrays.finish(q, lse), _arrays.finish(q, weights),
+                            _finish_statistics(q, stats))
 
 
 def attend(call: Call) -> AttentionOutputs:
@@ -194,10 +226,38 @@ def attend(call: Call) -> AttentionOutputs:
     if call.return_weights:
         weights = _arrays.empty(call.query, wide, shapes.weights)
         arrays.weights = _result(weights, "weights", wide, shapes.weights, shapes)
+    chosen = _chosen(call.chosen_keys, "chosen_keys", call.return_stats)
+    stats = None
+    if call.return_stats:
+        chosen = None if chosen is None else chosen.broadcast_to(shapes.full(shapes.kv_len))
+        stats = _statistics(arrays, chosen, lambda whole: _arrays.empty(call.query, "i64" if whole else wide, shapes.lse), len(shapes.batch) + 2)
     _core.attention_forward(spec, arrays, None if call.num_threads is None else _integer(call.num_threads, "num_threads"))
     if call.out is None:
         out = _arrays.finish(call.query, out)
-    return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights))
+    return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights), _finish_statistics(call.query, stats))
+
+
+def _statistics(arrays: _core.AttentionArrays, chosen: _core.Array | None, make: Callable[[bool], Any], rank: int) -> RowStatistics:
+    """New arrays for all numbers of rows, given to the call with axes added in front up to `rank`. `make(True)` gives one of integers."""
+    names = [name for name in RowStatistics._fields if name != "chosen_weight" or chosen is not None]
+    made = {name: make(name == "max_key") for name in names}
+    for name, array in made.items():
+        seen = _arrays.read(array, name, writable=True)
+        setattr(arrays, name, seen.broadcast_to((1,) * (rank - len(seen.shape)) + tuple(seen.shape)))
+    arrays.chosen = chosen
+    return RowStatistics(**made)
+
+
+def _chosen(keys: Any, name: str, wanted: bool) -> _core.Array | None:
+    if keys is None:
+        return None
+    if not wanted:
+        raise ValueError(f"{name} is given, but return_stats is not asked for")
+    return _arrays.read(keys, name)
+
+
+def _finish_statistics(like: Any, stats: RowStatistics | None) -> RowStatistics | None:
+    return None if stats is None else RowStatistics(*(_arrays.finish(like, array) for array in stats))
 
 
 @dataclass(slots=True)

@@ -23,6 +23,8 @@ using MaybeArray = std::optional<Array>;
 struct Operands {
   Array q, k, v, out;
   MaybeArray lse = {}, weights = {}, allowed = {}, bias = {};
+  MaybeArray max_score = {}, max_key = {}, entropy = {}, distance = {}, distance_variance = {}, first_weight = {}, chosen_weight = {};
+  MaybeArray chosen = {};  // [..., batch | 1, keys]
   std::vector<Index> kv_lengths = {};
 
   /// Calls fn(array, the number of axes the library knows) for each that is there.
@@ -32,7 +34,20 @@ struct Operands {
     for (auto* array : {&self.weights, &self.allowed, &self.bias}) {
       if (*array) fn(**array, 4);
     }
-    if (self.lse) fn(*self.lse, 3);
+    for (auto* array : {&self.lse, &self.max_score, &self.max_key, &self.entropy, &self.distance, &self.distance_variance,
+                        &self.first_weight, &self.chosen_weight}) {
+      if (*array) fn(**array, 3);
+    }
+    if (self.chosen) fn(*self.chosen, 2);
+  }
+  /// Those that are written.
+  std::vector<const Array*> results() const {
+    std::vector<const Array*> all{&out};
+    for (const MaybeArray* array : {&lse, &weights, &max_score, &max_key, &entropy, &distance, &distance_variance, &first_weight,
+                                    &chosen_weight}) {
+      if (*array) all.push_back(&**array);
+    }
+    return all;
   }
 };
 
@@ -98,11 +113,7 @@ void check_overlaps(const Operands& arrays) {
     const auto y = extent(b);
     return x && y && x->lo < y->hi && y->lo < x->hi;
   };
-  std::vector<const Array*> written{&arrays.out};
-  for (const MaybeArray* array : {&arrays.lse, &arrays.weights}) {
-    if (*array) written.push_back(&**array);
-  }
-  for (const Array* target : written) {
+  for (const Array* target : arrays.results()) {
     Operands::for_each(arrays, [&](const Array& other, int) {
       if (target != &other && overlap(*target, other)) throw ShapeError("attention: " + target->name() + " overlaps " + other.name());
     });
@@ -138,10 +149,20 @@ void forward_all(AttentionSpec spec, const Operands& arrays, const std::vector<I
                                  .v = arrays.v.view(4, at),
                                  .allowed = table_view(arrays.allowed, at),
                                  .kv_lengths = arrays.kv_lengths};
-    AttentionOutputs outputs{.out = arrays.out.writable_view(4, at)};
-    if (arrays.lse) outputs.lse = arrays.lse->writable_view(3, at);
-    if (arrays.weights) outputs.weights = arrays.weights->writable_view(4, at);
-    attention_forward(spec, inputs, outputs, workspace);
+    const auto rows = [&](const MaybeArray& array) { return array ? array->writable_view(3, at) : TensorView{}; };
+    attention_forward(spec, inputs,
+                      {.out = arrays.out.writable_view(4, at),
+                       .lse = rows(arrays.lse),
+                       .weights = arrays.weights ? arrays.weights->writable_view(4, at) : TensorView{},
+                       .statistics = {.max_score = rows(arrays.max_score),
+                                      .max_key = rows(arrays.max_key),
+                                      .entropy = rows(arrays.entropy),
+                                      .distance = rows(arrays.distance),
+                                      .distance_variance = rows(arrays.distance_variance),
+                                      .first_weight = rows(arrays.first_weight),
+                                      .chosen_weight = rows(arrays.chosen_weight),
+                                      .chosen = arrays.chosen ? arrays.chosen->view(2, at) : ConstTensorView{}}},
+                      workspace);
     std::size_t axis = at.size();
     while (axis > 0 && ++at[axis - 1] == outer[axis - 1]) at[--axis] = 0;
     if (axis == 0 || (workspace.executor().stop != nullptr && workspace.executor().stop(workspace.executor().context))) return;
@@ -206,6 +227,14 @@ void bind_attention(nb::module_& module) {
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"))
       .def_rw("lse", &Operands::lse, nb::none(), "Written where given.")
       .def_rw("weights", &Operands::weights, nb::none(), "Written where given, before dropout.")
+      .def_rw("max_score", &Operands::max_score, nb::none(), "[..., batch, heads, q], as all numbers of rows. Written where given.")
+      .def_rw("max_key", &Operands::max_key, nb::none(), "i64. Written where given.")
+      .def_rw("entropy", &Operands::entropy, nb::none(), "Written where given.")
+      .def_rw("distance", &Operands::distance, nb::none(), "Written where given.")
+      .def_rw("distance_variance", &Operands::distance_variance, nb::none(), "Written where given.")
+      .def_rw("first_weight", &Operands::first_weight, nb::none(), "Written where given.")
+      .def_rw("chosen_weight", &Operands::chosen_weight, nb::none(), "Written where given, with chosen.")
+      .def_rw("chosen", &Operands::chosen, nb::none(), "bool, [..., batch | 1, keys]: the keys of chosen_weight.")
       .def_rw("allowed", &Operands::allowed, nb::none(), "True = may attend.")
       .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.")
       .def_rw("kv_lengths", &Operands::kv_lengths, "None, or per batch entry: keys at and beyond it do not exist.");
@@ -220,7 +249,7 @@ void bind_attention(nb::module_& module) {
         compute(num_threads, [&](Workspace& workspace) { forward_all(spec, arrays, outer, workspace); });
       },
       nb::arg("spec"), nb::arg("arrays"), nb::arg("num_threads") = nb::none(),
-      "Exact attention into arrays.out (and lse, weights), without the GIL. ValueError or TypeError before anything is written.");
+      "Exact attention into arrays.out (and the other results given), without the GIL. ValueError or TypeError before anything is written.");
   module.def("alibi_slopes", &alibi_slopes, nb::arg("heads"), "The slopes of the ALiBi paper, one per head. ValueError for heads < 1.");
 }
 

@@ -43,8 +43,8 @@ struct Operands {
   /// Those that are written.
   std::vector<const Array*> results() const {
     std::vector<const Array*> all{&out};
-    for (const MaybeArray* array : {&lse, &weights, &max_score, &max_key, &entropy, &distance, &distance_variance, &first_weight,
-                                    &chosen_weight}) {
+    for (const MaybeArray* array :
+         {&lse, &weights, &max_score, &max_key, &entropy, &distance, &distance_variance, &first_weight, &chosen_weight}) {
       if (*array) all.push_back(&**array);
     }
     return all;
@@ -249,7 +249,8 @@ void bind_attention(nb::module_& module) {
         compute(num_threads, [&](Workspace& workspace) { forward_all(spec, arrays, outer, workspace); });
       },
       nb::arg("spec"), nb::arg("arrays"), nb::arg("num_threads") = nb::none(),
-      "Exact attention into arrays.out (and the other results given), without the GIL. ValueError or TypeError before anything is written.");
+      "Exact attention into arrays.out (and the other results given), without the GIL. ValueError or TypeError before anything is "
+      "written.");
   module.def("alibi_slopes", &alibi_slopes, nb::arg("heads"), "The slopes of the ALiBi paper, one per head. ValueError for heads < 1.");
 }
 

@@ -2,9 +2,11 @@
 #include "mha/attention.h"
 
 #include "attention/forward.h"
+#include "attention/one_head.h"
 #include "attention/partials.h"
 #include "attention/plan.h"
 #include "attention/reference.h"
+#include "attention/revisit.h"
 #include "attention/validate.h"
 #include "core/executor.h"
 
@@ -57,29 +59,32 @@ void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs,
     attention::reference_weights(spec, inputs, region, weights, workspace);
     return;
   }
-  // One batch entry and one head, as a problem of its own; queries and keys keep their numbers, which masks go by.
-  const Index group = inputs.q.size(2) / inputs.k.size(2);
-  const auto one = [](ConstTensorView view, int axis, Index i) { return view.size(axis) == 1 ? view : view.slice(axis, i, i + 1); };
-  const auto one_head = [&](ConstTensorView table) { return one(one(table, 0, region.batch), 1, region.head); };
-  AttentionSpec head_spec = spec;
-  if (const auto* dense = std::get_if<DenseBias>(&spec.bias)) head_spec.bias = DenseBias{one_head(dense->values)};
-  if (const auto* alibi = std::get_if<AlibiBias>(&spec.bias)) {
-    head_spec.bias = AlibiBias{{alibi->slopes[static_cast<std::size_t>(region.head)]}};
-  }
-  head_spec.sink_logits = {};  // lse has the sink's share already
-  AttentionInputs head{
-      .q = one(one(inputs.q, 0, region.batch), 2, region.head), .k = one(one(inputs.k, 0, region.batch), 2, region.head / group), .v = {}};
-  if (inputs.allowed) head.allowed = one_head(inputs.allowed);
-  if (!inputs.kv_lengths.empty()) head.kv_lengths = inputs.kv_lengths.subspan(static_cast<std::size_t>(region.batch), 1);
-  attention::Problem problem = attention::lower(head_spec, head, {.out = {}, .lse = {}, .weights = {}});
-  const ConstTensorView rows = one_head(lse);
-  problem.lse.data = static_cast<std::byte*>(const_cast<void*>(rows.data));
-  problem.lse.stride[2] = rows.stride(2);
+  const attention::OneHead head(spec, inputs, lse, region.batch, region.head);
   attention::WeightsTarget target{.to = {}, .first_query = region.queries.lo, .first_key = region.keys.lo};
   target.to.data = static_cast<std::byte*>(weights.data);
   target.to.stride[2] = weights.stride(0);
   target.to.stride[3] = weights.stride(1);
-  attention::run_weights(problem, region, target, *kernels, workspace);
+  attention::run_weights(head.problem(), region, target, *kernels, workspace);
+}
+
+void attention_received(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, TensorView received,
+                        Workspace& workspace) {
+  attention::validate_received(spec, inputs, lse, received);
+  if (const kernels::KernelTable* kernels = kernels::current()) {
+    attention::run_received(spec, inputs, lse, received, *kernels, workspace);
+  } else {
+    attention::reference_received(spec, inputs, received);
+  }
+}
+
+void attention_map(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,
+                   const WeightsMap& map, Workspace& workspace) {
+  attention::validate_map(spec, inputs, lse, region, map);
+  if (const kernels::KernelTable* kernels = kernels::current()) {
+    attention::run_map({spec, inputs, lse, region.batch, region.head}, region, map, *kernels, workspace);
+  } else {
+    attention::reference_map(spec, inputs, region, map);
+  }
 }
 
 }  // namespace mha

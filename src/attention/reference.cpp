@@ -212,4 +212,45 @@ void reference_weights(const AttentionSpec& spec, const AttentionInputs& inputs,
   }
 }
 
+void reference_received(const AttentionSpec& spec, const AttentionInputs& inputs, TensorView received) {
+  for (Index b = 0; b < received.size(0); ++b) {
+    for (Index h = 0; h < received.size(1); ++h) {
+      std::vector<double> sums(static_cast<std::size_t>(received.size(2)), 0.0);
+      for (Index q = 0; q < inputs.q.size(1); ++q) {
+        const WeightsRow table = weights_of(spec, inputs, row_of(inputs, b, h, q));
+        for (std::size_t key = 0; key < sums.size(); ++key) sums[key] += table.weights[key];
+      }
+      for (std::size_t key = 0; key < sums.size(); ++key) store(received, {b, h, static_cast<Index>(key), 0}, sums[key]);
+    }
+  }
+}
+
+void reference_map(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, const WeightsMap& map) {
+  const Dims shape = map.mean ? map.mean.shape : map.max.shape;
+  const Index queries = region.queries.hi - region.queries.lo;
+  const Index keys = region.keys.hi - region.keys.lo;
+  for (Index r = 0; r < shape[0]; ++r) {
+    std::vector<double> sums(static_cast<std::size_t>(shape[1]), 0.0);
+    std::vector<double> tops = sums;
+    const Index first = r * queries / shape[0];
+    const Index end = (r + 1) * queries / shape[0];
+    for (Index q = first; q < end; ++q) {
+      const WeightsRow table = weights_of(spec, inputs, row_of(inputs, region.batch, region.head, region.queries.lo + q));
+      for (Index c = 0; c < shape[1]; ++c) {
+        for (Index key = c * keys / shape[1]; key < (c + 1) * keys / shape[1]; ++key) {
+          const double weight = table.weights[static_cast<std::size_t>(region.keys.lo + key)];
+          sums[static_cast<std::size_t>(c)] += weight;
+          double& top = tops[static_cast<std::size_t>(c)];
+          top = std::isnan(top) || weight <= top ? top : weight;  // a NaN wins
+        }
+      }
+    }
+    for (Index c = 0; c < shape[1]; ++c) {
+      const auto pairs = static_cast<double>((end - first) * ((c + 1) * keys / shape[1] - c * keys / shape[1]));
+      if (map.mean) store(map.mean, {r, c, 0, 0}, sums[static_cast<std::size_t>(c)] / pairs);
+      if (map.max) store(map.max, {r, c, 0, 0}, tops[static_cast<std::size_t>(c)]);
+    }
+  }
+}
+
 }  // namespace mha::attention

@@ -13,4 +13,8 @@ void reference_forward(const AttentionSpec& spec, const AttentionInputs& inputs,
 void reference_weights(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, TensorView weights,
                        Workspace& workspace);
 
+/// attention_received and attention_map in double, likewise.
+void reference_received(const AttentionSpec& spec, const AttentionInputs& inputs, TensorView received);
+void reference_map(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, const WeightsMap& map);
+
 }  // namespace mha::attention

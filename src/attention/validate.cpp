@@ -196,32 +196,84 @@ void validate(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   check_overlaps(spec, in, out);
 }
 
-void validate_weights(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const WeightsRegion& region,
-                      ConstTensorView weights) {
+namespace {
+
+/// What every function that comes back to a former call needs of it; `who` is its name.
+void check_former(const char* who, const AttentionSpec& spec, const AttentionInputs& in, const ConstTensorView& lse) {
   check_queries_and_keys(in);
   check_masks(spec, in);
   check_options(spec, in);
-  MHA_CHECK(DTypeError, in.q.dtype != DType::F64, "attention_weights: q is f64; ask attention_forward for weights instead");
+  MHA_CHECK(DTypeError, in.q.dtype != DType::F64, who, ": q is f64; ask attention_forward for weights instead");
+  const Dims table = table_shape(in);
+  const Dims lse_shape{table[0], table[1], table[2]};
+  MHA_CHECK(ShapeError, lse.shape == lse_shape, who, ": lse has shape ", to_string(lse.shape), ", must be ", to_string(lse_shape));
+  MHA_CHECK(DTypeError, lse.dtype == DType::F32, who, ": lse is ", name_of(lse.dtype), ", must be f32");
+}
+
+void check_region(const char* who, const AttentionInputs& in, const WeightsRegion& region) {
   const Dims table = table_shape(in);
   const auto inside = [](const Interval& part, Index size) { return 0 <= part.lo && part.lo <= part.hi && part.hi <= size; };
-  MHA_CHECK(ShapeError, 0 <= region.batch && region.batch < table[0], "attention_weights: batch entry ", region.batch, " of ", table[0]);
-  MHA_CHECK(ShapeError, 0 <= region.head && region.head < table[1], "attention_weights: head ", region.head, " of ", table[1]);
-  MHA_CHECK(ShapeError, inside(region.queries, table[2]), "attention_weights: queries [", region.queries.lo, ", ", region.queries.hi,
-            ") of ", table[2]);
-  MHA_CHECK(ShapeError, inside(region.keys, table[3]), "attention_weights: keys [", region.keys.lo, ", ", region.keys.hi, ") of ",
-            table[3]);
-  const Dims lse_shape{table[0], table[1], table[2]};
-  MHA_CHECK(ShapeError, lse.shape == lse_shape, "attention_weights: lse has shape ", to_string(lse.shape), ", must be ",
-            to_string(lse_shape));
-  MHA_CHECK(DTypeError, lse.dtype == DType::F32, "attention_weights: lse is ", name_of(lse.dtype), ", must be f32");
-  const Dims shape{region.queries.hi - region.queries.lo, region.keys.hi - region.keys.lo};
-  MHA_CHECK(ShapeError, weights || element_count(shape) == 0, "attention_weights: weights has no data");
-  MHA_CHECK(ShapeError, weights.shape == shape, "attention_weights: weights has shape ", to_string(weights.shape), ", must be ",
-            to_string(shape));
-  MHA_CHECK(DTypeError, weights.dtype == DType::F32, "attention_weights: weights is ", name_of(weights.dtype), ", must be f32");
-  for (const auto& [name, source] : {std::pair{"q", in.q}, std::pair{"k", in.k}, std::pair{"lse", lse}}) {
-    MHA_CHECK(ShapeError, !may_overlap(weights, source), "attention_weights: weights overlaps ", name);
+  MHA_CHECK(ShapeError, 0 <= region.batch && region.batch < table[0], who, ": batch entry ", region.batch, " of ", table[0]);
+  MHA_CHECK(ShapeError, 0 <= region.head && region.head < table[1], who, ": head ", region.head, " of ", table[1]);
+  MHA_CHECK(ShapeError, inside(region.queries, table[2]), who, ": queries [", region.queries.lo, ", ", region.queries.hi, ") of ",
+            table[2]);
+  MHA_CHECK(ShapeError, inside(region.keys, table[3]), who, ": keys [", region.keys.lo, ", ", region.keys.hi, ") of ", table[3]);
+}
+
+/// A result that is written: its shape is right already.
+void check_written(const char* who, const char* name, const TensorView& view, const AttentionInputs& in, const ConstTensorView& lse) {
+  MHA_CHECK(ShapeError, view || element_count(view.shape) == 0, who, ": ", name, " has no data");
+  MHA_CHECK(DTypeError, view.dtype == DType::F32, who, ": ", name, " is ", name_of(view.dtype), ", must be f32");
+  for (int axis = 0; axis < view.rank(); ++axis) {
+    MHA_CHECK(ShapeError, view.stride(axis) != 0 || view.size(axis) <= 1, who, ": ", name, " has stride 0 along axis ", axis, " of size ",
+              view.size(axis), ": its elements would share memory");
   }
+  for (const auto& [other, source] : {std::pair{"q", in.q}, std::pair{"k", in.k}, std::pair{"lse", lse}}) {
+    MHA_CHECK(ShapeError, !may_overlap(view, source), who, ": ", name, " overlaps ", other);
+  }
+}
+
+}  // namespace
+
+void validate_weights(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const WeightsRegion& region,
+                      const TensorView& weights) {
+  constexpr const char* kWho = "attention_weights";
+  check_former(kWho, spec, in, lse);
+  check_region(kWho, in, region);
+  const Dims shape{region.queries.hi - region.queries.lo, region.keys.hi - region.keys.lo};
+  MHA_CHECK(ShapeError, weights.shape == shape, kWho, ": weights has shape ", to_string(weights.shape), ", must be ", to_string(shape));
+  check_written(kWho, "weights", weights, in, lse);
+}
+
+void validate_received(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const TensorView& received) {
+  constexpr const char* kWho = "attention_received";
+  check_former(kWho, spec, in, lse);
+  const Dims table = table_shape(in);
+  const Dims shape{table[0], table[1], table[3]};
+  MHA_CHECK(ShapeError, received.shape == shape, kWho, ": received has shape ", to_string(received.shape), ", must be ", to_string(shape));
+  check_written(kWho, "received", received, in, lse);
+}
+
+void validate_map(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const WeightsRegion& region,
+                  const WeightsMap& map) {
+  constexpr const char* kWho = "attention_map";
+  check_former(kWho, spec, in, lse);
+  check_region(kWho, in, region);
+  MHA_CHECK(ShapeError, map.mean || map.max, kWho, ": neither mean nor max is given");
+  const Index queries = region.queries.hi - region.queries.lo;
+  const Index keys = region.keys.hi - region.keys.lo;
+  for (const auto& [name, view] : {std::pair{"mean", map.mean}, std::pair{"max", map.max}}) {
+    if (!view) continue;
+    MHA_CHECK(ShapeError, view.rank() == 2 && view.size(0) <= queries && view.size(1) <= keys, kWho, ": ", name, " has shape ",
+              to_string(view.shape), ", must be [rows, columns] of at most [", queries, ", ", keys, "]");
+    static_cast<void>(element_count({view.size(0), queries}));  // what places of cells are computed from must fit in 64 bits
+    static_cast<void>(element_count({view.size(1) + 1, keys + 1}));
+    check_written(kWho, name, view, in, lse);
+  }
+  if (!map.mean || !map.max) return;
+  MHA_CHECK(ShapeError, map.mean.shape == map.max.shape, kWho, ": max has shape ", to_string(map.max.shape), ", mean has ",
+            to_string(map.mean.shape));
+  MHA_CHECK(ShapeError, !may_overlap(map.mean, map.max), kWho, ": max overlaps mean");
 }
 
 }  // namespace mha::attention

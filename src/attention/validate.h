@@ -10,7 +10,11 @@ void validate(const AttentionSpec& spec, const AttentionInputs& inputs, const At
 
 /// The same for attention_weights.
 void validate_weights(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,
-                      ConstTensorView weights);
+                      const TensorView& weights);
+/// For attention_received and attention_map.
+void validate_received(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const TensorView& received);
+void validate_map(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,
+                  const WeightsMap& map);
 
 /// Keys of batch entry b that exist, and the key position of query row 0 (Align).
 Index kv_len_of(const AttentionInputs& inputs, Index b);

@@ -13,6 +13,7 @@ using mha::kernels::Rows;
 using mha::kernels::RowState;
 using mha::kernels::StoredRows;
 using mha::kernels::Strip;
+using mha::kernels::SumAndMax;
 
 using F32 = Isa::F32;
 constexpr int kLanes = Isa::kLanes;
@@ -409,6 +410,8 @@ constexpr KernelTable leaf_table(const char* name) {
       .row_max = row_max,
       .softmax_update = softmax_update,
       .exp_minus = exp_minus,
+      .add_vectors = add_vectors,
+      .sum_and_max = sum_and_max,
       .first_equal = first_equal,
       .add_moments = add_moments,
       .accumulate = accumulate,

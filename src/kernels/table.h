@@ -68,6 +68,11 @@ struct Moments {
   float* square;
 };
 
+struct SumAndMax {
+  float sum;
+  float max;
+};
+
 struct KernelTable {
   const char* name;
   int lanes;
@@ -107,6 +112,10 @@ struct KernelTable {
   bool (*softmax_update)(float* scores, Index ld, int vectors, const Strip* strips, int strip_count, const float* tile_max, RowState state);
   /// scores[k][l] = exp(scores[k][l] - max[l]), with 0 in place of a max of -inf: weights, once the row's maximum (or lse) is known.
   void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
+  /// sums[k * lanes + l] += sum over v of weights[k * ld + v * lanes + l].
+  void (*add_vectors)(const float* weights, Index ld, int vectors, Index keys, float* sums);
+  /// Of all weights, which are not below 0; a NaN reaches the sum and not the maximum.
+  SumAndMax (*sum_and_max)(const float* weights, Index ld, int vectors, Index keys);
   /// One vector: key[l] = the first k with scores[k * ld + l] equal to value[l], as a float; left alone where there is none.
   void (*first_equal)(const float* scores, Index ld, Index keys, const float* value, float* key);
   /// distance[l] += sum over k of w * |key + k - from[l]|, square[l] += sum of w * (key + k - from[l])^2, where w = weights[k * ld + l].

@@ -94,5 +94,37 @@ TEST_P(StatisticsLeafTest, SoftmaxSumsWhatIsAskedFor) {
   }
 }
 
+TEST_P(StatisticsLeafTest, SumsOfWeights) {
+  for (int vectors = 1; vectors <= table().panel_vectors; ++vectors) {
+    for (const Index keys : {0, 1, 33}) {
+      const Index width = vectors * lanes();
+      const Index ld = width + lanes();
+      const Guarded<float> weights = normals(std::max<Index>(0, (keys - 1) * ld + width), 3);
+      for (float& weight : weights) weight = std::abs(weight);
+      const Guarded<float> sums = filled(keys * lanes(), 2.0F);
+      table().add_vectors(weights.data(), ld, vectors, keys, sums.data());
+      double all = 0;
+      float top = 0;
+      for (Index k = 0; k < keys; ++k) {
+        for (Index l = 0; l < lanes(); ++l) {
+          double sum = 2;
+          for (int v = 0; v < vectors; ++v) sum += static_cast<double>(weights[k * ld + v * lanes() + l]);
+          ASSERT_NEAR(sums[k * lanes() + l], sum, dot_tolerance(vectors) * sum);
+        }
+        for (Index l = 0; l < width; ++l) {
+          all += static_cast<double>(weights[k * ld + l]);
+          top = std::max(top, weights[k * ld + l]);
+        }
+      }
+      const kernels::SumAndMax found = table().sum_and_max(weights.data(), ld, vectors, keys);
+      ASSERT_NEAR(found.sum, all, dot_tolerance(keys * width) * all);
+      ASSERT_EQ(found.max, top);
+      if (keys == 0) continue;
+      weights[(keys - 1) * ld] = kNaN;
+      ASSERT_TRUE(std::isnan(table().sum_and_max(weights.data(), ld, vectors, keys).sum));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mha::test

@@ -1,0 +1,247 @@
+#include "attention/revisit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "attention/panel.h"
+#include "core/executor.h"
+#include "core/float_mode.h"
+
+namespace mha::attention {
+
+namespace {
+
+/// The rows of one task, of a OneHead's problem, and their weights: exp(score - lse).
+class Revisit {
+ public:
+  Revisit(const TaskContext& context, Arena& arena);
+
+  int panel_count() const { return panel_count_; }
+  const Panel& panel(int i) const { return panels_[i]; }
+  KeyTile load(Interval keys) { return load_keys(c_, keys, scored_.key_copy); }
+  /// Whether panel i sees any of the tile. Then `weights` holds, in the strips of `mask`, its weights, [keys, panel.ld]: 0 for hidden pairs
+  /// and for lanes beyond the panel's rows.
+  bool weigh(int i, const KeyTile& tile);
+  const float* weights() const { return scored_.scores; }
+  const TileMask& mask() const { return *scored_.mask; }
+
+ private:
+  void clear_beyond(const Panel& panel, const kernels::Strip& strip);
+
+  const TaskContext c_;
+  Panel* panels_;
+  float** lse_;  // per panel and lane; +inf beyond the rows
+  int panel_count_;
+  Scored scored_;
+  alignas(64) float tile_max_[kernels::kMaxPanelLanes];
+};
+
+Revisit::Revisit(const TaskContext& context, Arena& arena) : c_(context) {
+  const Index most = (c_.task.rows + c_.plan.lanes - 1) / c_.plan.lanes;
+  panels_ = arena.take<Panel>(most);
+  lse_ = arena.take<float*>(most);
+  panel_count_ = cut_panels(c_, panels_);
+  float* rows = arena.take<float>(c_.plan.row_scratch);
+  scored_ = take_scored(c_, arena, tile_max_, rows);
+  for (int i = 0; i < panel_count_; ++i) {
+    panels_[i].queries = arena.take<float>(query_floats(c_, panels_[i]));
+    load_panel(c_, panels_[i], rows);
+    lse_[i] = arena.take<float>(panels_[i].ld);
+    std::fill(lse_[i], lse_[i] + panels_[i].ld, std::numeric_limits<float>::infinity());
+    for (int lane = 0; lane < panels_[i].rows; ++lane) {
+      lse_[i][lane] = *reinterpret_cast<const float*>(c_.p.lse.at(0, 0, c_.task.first_row + panels_[i].first + lane, 0));
+    }
+  }
+}
+
+bool Revisit::weigh(int i, const KeyTile& tile) {
+  if (!score_tile(c_, panels_[i], tile, scored_)) return false;
+  for (int s = 0; s < mask().strip_count; ++s) {
+    const kernels::Strip& strip = mask().strips[s];
+    const int first = strip.first_vector * c_.plan.lanes;
+    c_.kernels.exp_minus(scored_.scores + strip.key * panels_[i].ld + first, panels_[i].ld, strip.vectors, strip.count, lse_[i] + first);
+    clear_beyond(panels_[i], strip);
+  }
+  return true;
+}
+
+/// Lanes beyond the panel's rows weigh nothing, even where a key is NaN.
+void Revisit::clear_beyond(const Panel& panel, const kernels::Strip& strip) {
+  const Index end = static_cast<Index>(strip.first_vector + strip.vectors) * c_.plan.lanes;
+  if (end <= panel.rows) return;
+  for (Index key = strip.key; key < strip.key + strip.count; ++key) {
+    std::fill(scored_.scores + key * panel.ld + panel.rows, scored_.scores + key * panel.ld + end, 0.0F);
+  }
+}
+
+/// What all tasks of a head share.
+struct RevisitRun {
+  const Problem& p;
+  const Plan& plan;
+  const kernels::KernelTable& kernels;
+};
+
+/// fn(task, revisit) for rows [queries.lo, queries.hi) in parts of the plan's size, against some keys.
+template <class Fn>
+void for_parts(const RevisitRun& run, Interval queries, Interval keys, Arena& arena, Fn&& fn) {
+  const ArenaScope outer(arena);
+  Sight sight = take_sight(run.p, run.plan, keys.hi - keys.lo, arena);
+  for (Index first = queries.lo; first < queries.hi; first += run.plan.rows_per_task) {
+    const ArenaScope scope(arena);
+    const Index rows = std::min(run.plan.rows_per_task, queries.hi - first);
+    const Task task{.batch = 0, .kv_head = 0, .first_row = first, .rows = rows, .split = 0, .keys = keys};
+    look(run.p, task, run.plan.lanes, sight);
+    Revisit revisit({run.p, run.plan, run.kernels, task, &sight}, arena);
+    fn(task, revisit);
+  }
+}
+
+/// fn(tile of keys) from keys.lo on.
+template <class Fn>
+void for_tiles(const Plan& plan, Interval keys, Fn&& fn) {
+  for (Index key = keys.lo; key < keys.hi; key += plan.key_tile) fn(Interval{key, std::min(key + plan.key_tile, keys.hi)});
+}
+
+/// Sums of the weights of some keys over all queries, to received[key - keys.lo].
+void sum_received(const RevisitRun& run, Interval keys, double* received, Arena& arena) {
+  const int lanes = run.plan.lanes;
+  const Index count = keys.hi - keys.lo;
+  std::fill(received, received + count, 0.0);
+  const ArenaScope scope(arena);
+  float* sums = arena.take<float>(count * lanes);  // per key and lane, of one part of the rows
+  for_parts(run, {0, run.p.q_len}, keys, arena, [&](const Task&, Revisit& revisit) {
+    std::fill(sums, sums + count * lanes, 0.0F);
+    for_tiles(run.plan, keys, [&](Interval part) {
+      const KeyTile tile = revisit.load(part);
+      for (int i = 0; i < revisit.panel_count(); ++i) {
+        if (!revisit.weigh(i, tile)) continue;
+        const Index ld = revisit.panel(i).ld;
+        for (int s = 0; s < revisit.mask().strip_count;) {
+          const kernels::Strip strip = next_run(revisit.mask(), s);
+          run.kernels.add_vectors(revisit.weights() + strip.key * ld + strip.first_vector * lanes, ld, strip.vectors, strip.count,
+                                  sums + (part.lo - keys.lo + strip.key) * lanes);
+        }
+      }
+    });
+    for (Index key = 0; key < count; ++key) {
+      for (int lane = 0; lane < lanes; ++lane) received[key] += static_cast<double>(sums[key * lanes + lane]);
+    }
+  });
+}
+
+/// [first, end) of cell i, when `size` things are shared out among `cells` cells.
+Interval cell(Index i, Index size, Index cells) { return {i * size / cells, (i + 1) * size / cells}; }
+
+/// Pools weights of one row of cells.
+struct RowPool {
+  const RevisitRun& run;
+  Interval keys;
+  Index columns;
+  double* sum;  // per column
+  float* max;
+
+  void add(Revisit& revisit, Interval part) {
+    const KeyTile tile = revisit.load(part);
+    for (int i = 0; i < revisit.panel_count(); ++i) {
+      if (revisit.weigh(i, tile)) add_panel(revisit, i, part);
+    }
+  }
+
+  void add_panel(const Revisit& revisit, int i, Interval part) {
+    const Index ld = revisit.panel(i).ld;
+    const int lanes = run.plan.lanes;
+    const Index size = keys.hi - keys.lo;
+    const kernels::Strip* strips = revisit.mask().strips;
+    for (int s = 0; s < revisit.mask().strip_count; ++s) {
+      const Index end = part.lo + strips[s].key + strips[s].count;
+      const int first = strips[s].first_vector * lanes;
+      for (Index key = part.lo + strips[s].key; key < end;) {
+        const Index column = ((key - keys.lo + 1) * columns - 1) / size;  // the one whose cell holds the key
+        const Index count = std::min(end, keys.lo + cell(column, size, columns).hi) - key;
+        const float* weights = revisit.weights() + (key - part.lo) * ld + first;
+        const kernels::SumAndMax found = run.kernels.sum_and_max(weights, ld, strips[s].vectors, count);
+        sum[column] += static_cast<double>(found.sum);
+        max[column] = std::max(max[column], found.max);
+        key += count;
+      }
+    }
+  }
+};
+
+/// All cells of one row of the map.
+void pool_row(const RevisitRun& run, const WeightsRegion& region, const WeightsMap& map, Index cell_row, Arena& arena) {
+  const Index rows = map.mean ? map.mean.size(0) : map.max.size(0);
+  const Index columns = map.mean ? map.mean.size(1) : map.max.size(1);
+  const Interval own = cell(cell_row, region.queries.hi - region.queries.lo, rows);
+  const Interval queries{region.queries.lo + own.lo, region.queries.lo + own.hi};
+  const ArenaScope scope(arena);
+  RowPool pool{run, region.keys, columns, arena.take<double>(columns), arena.take<float>(columns)};
+  std::fill(pool.sum, pool.sum + columns, 0.0);
+  std::fill(pool.max, pool.max + columns, 0.0F);
+  for_parts(run, queries, region.keys, arena,
+            [&](const Task&, Revisit& revisit) { for_tiles(run.plan, region.keys, [&](Interval part) { pool.add(revisit, part); }); });
+  for (Index column = 0; column < columns; ++column) {
+    const Interval wide = cell(column, region.keys.hi - region.keys.lo, columns);
+    const auto pairs = static_cast<double>((own.hi - own.lo) * (wide.hi - wide.lo));
+    const auto put = [&](const TensorView& to, double value) {
+      if (to) to.as<float>()[cell_row * to.stride(0) + column * to.stride(1)] = static_cast<float>(value);
+    };
+    put(map.mean, pool.sum[column] / pairs);
+    put(map.max, std::isnan(pool.sum[column]) ? pool.sum[column] : static_cast<double>(pool.max[column]));
+  }
+}
+
+/// body(worker's arena, task) in parallel, with denormals flushed.
+template <class Body>
+void in_parallel(Workspace& workspace, Index tasks, double flops, const Plan& plan, Body&& body) {
+  const int workers = core::workers_for(workspace.executor(), tasks, flops);
+  for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch + plan.sight_scratch);
+  core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {
+    const core::FlushDenormals mode;
+    Arena& arena = workspace.arena(worker);
+    const ArenaScope scope(arena);
+    body(arena, i);
+  });
+}
+
+constexpr Index kReceivedKeys = 512;  // per task: enough that loading queries costs little
+
+}  // namespace
+
+void run_received(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, TensorView received,
+                  const kernels::KernelTable& kernels, Workspace& workspace) {
+  const Index heads = received.size(1);
+  const Index all_heads = received.size(0) * heads;
+  const Index kv_len = received.size(2);
+  if (all_heads == 0 || kv_len == 0) return;
+  std::vector<std::unique_ptr<OneHead>> problems;
+  for (Index i = 0; i < all_heads; ++i) problems.push_back(std::make_unique<OneHead>(spec, inputs, lse, i / heads, i % heads));
+  const Plan plan = make_plan(problems[0]->problem(), kernels);
+  const Index blocks = (kv_len + kReceivedKeys - 1) / kReceivedKeys;
+  in_parallel(workspace, all_heads * blocks, plan.flops * static_cast<double>(all_heads), plan, [&](Arena& arena, Index i) {
+    const Index head = i / blocks;
+    const Interval keys{i % blocks * kReceivedKeys, std::min((i % blocks + 1) * kReceivedKeys, kv_len)};
+    double* sums = arena.take<double>(keys.hi - keys.lo);
+    sum_received({problems[static_cast<std::size_t>(head)]->problem(), plan, kernels}, keys, sums, arena);
+    const TensorView row = received.slice(0, head / heads, head / heads + 1).slice(1, head % heads, head % heads + 1);
+    for (Index key = keys.lo; key < keys.hi; ++key) row.as<float>()[key * row.stride(2)] = static_cast<float>(sums[key - keys.lo]);
+  });
+}
+
+void run_map(const OneHead& head, const WeightsRegion& region, const WeightsMap& map, const kernels::KernelTable& kernels,
+             Workspace& workspace) {
+  const TensorView& shape = map.mean ? map.mean : map.max;
+  if (element_count(shape.shape) == 0) return;
+  const Plan plan = make_plan(head.problem(), kernels);
+  const double flops = 2.0 * static_cast<double>(region.queries.hi - region.queries.lo) *
+                       static_cast<double>(region.keys.hi - region.keys.lo) * static_cast<double>(head.problem().head_dim);
+  in_parallel(workspace, shape.size(0), flops, plan, [&](Arena& arena, Index i) {
+    const Index row = shape.size(0) - 1 - i;  // causal masks make later rows heavier
+    pool_row({head.problem(), plan, kernels}, region, map, row, arena);
+  });
+}
+
+}  // namespace mha::attention

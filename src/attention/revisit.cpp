@@ -132,65 +132,104 @@ void sum_received(const RevisitRun& run, Interval keys, double* received, Arena&
   });
 }
 
-/// [first, end) of cell i, when `size` things are shared out among `cells` cells.
-Interval cell(Index i, Index size, Index cells) { return {i * size / cells, (i + 1) * size / cells}; }
+/// `size` things shared out among `cells` cells.
+struct Cells {
+  Index size;
+  Index cells;
 
-/// Pools weights of one row of cells.
-struct RowPool {
-  const RevisitRun& run;
-  Interval keys;
-  Index columns;
-  double* sum;  // per column
-  float* max;
-
-  void add(Revisit& revisit, Interval part) {
-    const KeyTile tile = revisit.load(part);
-    for (int i = 0; i < revisit.panel_count(); ++i) {
-      if (revisit.weigh(i, tile)) add_panel(revisit, i, part);
-    }
-  }
-
-  void add_panel(const Revisit& revisit, int i, Interval part) {
-    const Index ld = revisit.panel(i).ld;
-    const int lanes = run.plan.lanes;
-    const Index size = keys.hi - keys.lo;
-    const kernels::Strip* strips = revisit.mask().strips;
-    for (int s = 0; s < revisit.mask().strip_count; ++s) {
-      const Index end = part.lo + strips[s].key + strips[s].count;
-      const int first = strips[s].first_vector * lanes;
-      for (Index key = part.lo + strips[s].key; key < end;) {
-        const Index column = ((key - keys.lo + 1) * columns - 1) / size;  // the one whose cell holds the key
-        const Index count = std::min(end, keys.lo + cell(column, size, columns).hi) - key;
-        const float* weights = revisit.weights() + (key - part.lo) * ld + first;
-        const kernels::SumAndMax found = run.kernels.sum_and_max(weights, ld, strips[s].vectors, count);
-        sum[column] += static_cast<double>(found.sum);
-        max[column] = std::max(max[column], found.max);
-        key += count;
-      }
-    }
-  }
+  Interval at(Index i) const { return {i * size / cells, (i + 1) * size / cells}; }
+  Index of(Index thing) const { return ((thing + 1) * cells - 1) / size; }
 };
 
-/// All cells of one row of the map.
-void pool_row(const RevisitRun& run, const WeightsRegion& region, const WeightsMap& map, Index cell_row, Arena& arena) {
-  const Index rows = map.mean ? map.mean.size(0) : map.max.size(0);
-  const Index columns = map.mean ? map.mean.size(1) : map.max.size(1);
-  const Interval own = cell(cell_row, region.queries.hi - region.queries.lo, rows);
-  const Interval queries{region.queries.lo + own.lo, region.queries.lo + own.hi};
-  const ArenaScope scope(arena);
-  RowPool pool{run, region.keys, columns, arena.take<double>(columns), arena.take<float>(columns)};
-  std::fill(pool.sum, pool.sum + columns, 0.0);
-  std::fill(pool.max, pool.max + columns, 0.0F);
-  for_parts(run, queries, region.keys, arena,
-            [&](const Task&, Revisit& revisit) { for_tiles(run.plan, region.keys, [&](Interval part) { pool.add(revisit, part); }); });
-  for (Index column = 0; column < columns; ++column) {
-    const Interval wide = cell(column, region.keys.hi - region.keys.lo, columns);
-    const auto pairs = static_cast<double>((own.hi - own.lo) * (wide.hi - wide.lo));
-    const auto put = [&](const TensorView& to, double value) {
-      if (to) to.as<float>()[cell_row * to.stride(0) + column * to.stride(1)] = static_cast<float>(value);
-    };
-    put(map.mean, pool.sum[column] / pairs);
-    put(map.max, std::isnan(pool.sum[column]) ? pool.sum[column] : static_cast<double>(pool.max[column]));
+/// Some rows of cells of a map.
+class MapRows {
+ public:
+  MapRows(const RevisitRun& run, const WeightsRegion& region, const WeightsMap& map, Interval cell_rows, Arena& arena);
+  void add(const Task& task, Revisit& revisit, Interval keys);
+  void write(const WeightsMap& map) const;
+  Interval queries() const { return {region_.queries.lo + rows_.at(own_.lo).lo, region_.queries.lo + rows_.at(own_.hi - 1).hi}; }
+
+ private:
+  void add_panel(const Task& task, const Revisit& revisit, int i, Index first_key);
+  void add_cells(const Panel& panel, const kernels::Strip& strip, Index column);
+
+  const RevisitRun& run_;
+  const WeightsRegion& region_;
+  Cells rows_, columns_;
+  Interval own_;  // rows of cells
+  double* sum_;   // per cell
+  float* max_;
+  Index* row_of_lane_;  // of the panel at hand, among the own rows
+  float *lane_sum_, *lane_max_;
+};
+
+MapRows::MapRows(const RevisitRun& run, const WeightsRegion& region, const WeightsMap& map, Interval cell_rows, Arena& arena)
+    : run_(run),
+      region_(region),
+      rows_{region.queries.hi - region.queries.lo, (map.mean ? map.mean : map.max).size(0)},
+      columns_{region.keys.hi - region.keys.lo, (map.mean ? map.mean : map.max).size(1)},
+      own_(cell_rows) {
+  const Index cells = (own_.hi - own_.lo) * columns_.cells;
+  sum_ = arena.take<double>(cells);
+  max_ = arena.take<float>(cells);
+  std::fill(sum_, sum_ + cells, 0.0);
+  std::fill(max_, max_ + cells, 0.0F);
+  row_of_lane_ = arena.take<Index>(run.plan.panel_lanes);
+  lane_sum_ = arena.take<float>(run.plan.panel_lanes);
+  lane_max_ = arena.take<float>(run.plan.panel_lanes);
+}
+
+void MapRows::add(const Task& task, Revisit& revisit, Interval keys) {
+  const KeyTile tile = revisit.load(keys);
+  for (int i = 0; i < revisit.panel_count(); ++i) {
+    if (revisit.weigh(i, tile)) add_panel(task, revisit, i, keys.lo);
+  }
+}
+
+void MapRows::add_panel(const Task& task, const Revisit& revisit, int i, Index first_key) {
+  const Panel& panel = revisit.panel(i);
+  const int lanes = run_.plan.lanes;
+  for (int lane = 0; lane < panel.rows; ++lane) {
+    row_of_lane_[lane] = rows_.of(task.first_row + panel.first + lane - region_.queries.lo) - own_.lo;
+  }
+  for (int s = 0; s < revisit.mask().strip_count;) {
+    const kernels::Strip strip = next_run(revisit.mask(), s);
+    const int first = strip.first_vector * lanes;
+    const Index end = first_key + strip.key + strip.count;
+    for (Index key = first_key + strip.key; key < end;) {
+      const Index column = columns_.of(key - region_.keys.lo);
+      const Index count = std::min(end, region_.keys.lo + columns_.at(column).hi) - key;
+      run_.kernels.sum_and_max(revisit.weights() + (key - first_key) * panel.ld + first, panel.ld, strip.vectors, count, lane_sum_ + first,
+                               lane_max_ + first);
+      add_cells(panel, strip, column);
+      key += count;
+    }
+  }
+}
+
+/// What the lanes of a strip have in a column of cells.
+void MapRows::add_cells(const Panel& panel, const kernels::Strip& strip, Index column) {
+  const int first = strip.first_vector * run_.plan.lanes;
+  const int end = std::min(panel.rows, first + strip.vectors * run_.plan.lanes);
+  for (int lane = first; lane < end; ++lane) {
+    const Index at = row_of_lane_[lane] * columns_.cells + column;
+    sum_[at] += static_cast<double>(lane_sum_[lane]);
+    max_[at] = std::max(max_[at], lane_max_[lane]);
+  }
+}
+
+void MapRows::write(const WeightsMap& map) const {
+  for (Index row = own_.lo; row < own_.hi; ++row) {
+    for (Index column = 0; column < columns_.cells; ++column) {
+      const Index at = (row - own_.lo) * columns_.cells + column;
+      const Interval high = rows_.at(row);
+      const Interval wide = columns_.at(column);
+      const auto put = [&](const TensorView& to, double value) {
+        if (to) to.as<float>()[row * to.stride(0) + column * to.stride(1)] = static_cast<float>(value);
+      };
+      put(map.mean, sum_[at] / static_cast<double>((high.hi - high.lo) * (wide.hi - wide.lo)));
+      put(map.max, std::isnan(sum_[at]) ? sum_[at] : static_cast<double>(max_[at]));
+    }
   }
 }
 
@@ -208,6 +247,7 @@ void in_parallel(Workspace& workspace, Index tasks, double flops, const Plan& pl
 }
 
 constexpr Index kReceivedKeys = 512;  // per task: enough that loading queries costs little
+constexpr Index kMapCells = 65536;    // per task, where its rows of cells are not longer
 
 }  // namespace
 
@@ -238,9 +278,17 @@ void run_map(const OneHead& head, const WeightsRegion& region, const WeightsMap&
   const Plan plan = make_plan(head.problem(), kernels);
   const double flops = 2.0 * static_cast<double>(region.queries.hi - region.queries.lo) *
                        static_cast<double>(region.keys.hi - region.keys.lo) * static_cast<double>(head.problem().head_dim);
-  in_parallel(workspace, shape.size(0), flops, plan, [&](Arena& arena, Index i) {
-    const Index row = shape.size(0) - 1 - i;  // causal masks make later rows heavier
-    pool_row({head.problem(), plan, kernels}, region, map, row, arena);
+  const Index queries_of_row = std::max<Index>(1, (region.queries.hi - region.queries.lo) / shape.size(0));
+  const Index together = std::max<Index>(1, std::min(plan.rows_per_task / queries_of_row, kMapCells / shape.size(1)));
+  const Index tasks = (shape.size(0) + together - 1) / together;
+  const RevisitRun run{head.problem(), plan, kernels};
+  in_parallel(workspace, tasks, flops, plan, [&](Arena& arena, Index i) {
+    const Index first = (tasks - 1 - i) * together;  // causal masks make later rows heavier
+    MapRows rows(run, region, map, {first, std::min(first + together, shape.size(0))}, arena);
+    for_parts(run, rows.queries(), region.keys, arena, [&](const Task& task, Revisit& revisit) {
+      for_tiles(plan, region.keys, [&](Interval keys) { rows.add(task, revisit, keys); });
+    });
+    rows.write(map);
   });
 }
 

@@ -13,7 +13,6 @@ using mha::kernels::Rows;
 using mha::kernels::RowState;
 using mha::kernels::StoredRows;
 using mha::kernels::Strip;
-using mha::kernels::SumAndMax;
 
 using F32 = Isa::F32;
 constexpr int kLanes = Isa::kLanes;

@@ -99,36 +99,27 @@ void add_vectors(const float* weights, Index ld, int vectors, Index keys, float*
   });
 }
 
-SumAndMax sum_and_max(const float* weights, Index ld, int vectors, Index keys) {
-  float sums[kLanes];
-  float tops[kLanes];
+void sum_and_max(const float* weights, Index ld, int vectors, Index keys, float* sum, float* max) {
   for_vectors(vectors, [&](auto n) {
     constexpr int V = decltype(n)::value;
-    F32 sum[V];
+    F32 total[V];
     F32 top[V];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[v] = top[v] = Isa::set(0.0F);
+    for (int v = 0; v < V; ++v) total[v] = top[v] = Isa::set(0.0F);
     for (Index k = 0; k < keys; ++k) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
         const F32 weight = Isa::load(weights + k * ld + v * kLanes);
-        sum[v] = Isa::add(sum[v], weight);
+        total[v] = Isa::add(total[v], weight);
         top[v] = Isa::max(weight, top[v]);
       }
     }
-    for (int v = 1; v < V; ++v) {
-      sum[0] = Isa::add(sum[0], sum[v]);
-      top[0] = Isa::max(top[0], top[v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Isa::store(sum + v * kLanes, total[v]);
+      Isa::store(max + v * kLanes, top[v]);
     }
-    Isa::store(sums, sum[0]);
-    Isa::store(tops, top[0]);
   });
-  SumAndMax all{0.0F, 0.0F};
-  for (int l = 0; l < kLanes; ++l) {
-    all.sum += sums[l];
-    all.max = tops[l] > all.max ? tops[l] : all.max;
-  }
-  return all;
 }
 
 void first_equal(const float* scores, Index ld, Index keys, const float* value, float* key) {

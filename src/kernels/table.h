@@ -68,11 +68,6 @@ struct Moments {
   float* square;
 };
 
-struct SumAndMax {
-  float sum;
-  float max;
-};
-
 struct KernelTable {
   const char* name;
   int lanes;
@@ -114,8 +109,8 @@ struct KernelTable {
   void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
   /// sums[k * lanes + l] += sum over v of weights[k * ld + v * lanes + l].
   void (*add_vectors)(const float* weights, Index ld, int vectors, Index keys, float* sums);
-  /// Of all weights, which are not below 0; a NaN reaches the sum and not the maximum.
-  SumAndMax (*sum_and_max)(const float* weights, Index ld, int vectors, Index keys);
+  /// sum[l] = sum over k of weights[k * ld + l], max[l] = the largest of them; weights are not below 0, and a NaN may miss max.
+  void (*sum_and_max)(const float* weights, Index ld, int vectors, Index keys, float* sum, float* max);
   /// One vector: key[l] = the first k with scores[k * ld + l] equal to value[l], as a float; left alone where there is none.
   void (*first_equal)(const float* scores, Index ld, Index keys, const float* value, float* key);
   /// distance[l] += sum over k of w * |key + k - from[l]|, square[l] += sum of w * (key + k - from[l])^2, where w = weights[k * ld + l].

@@ -44,7 +44,7 @@ constexpr std::size_t kComplaints = 20;  // lines at most
 
 struct Options {
   std::vector<std::string> texts;
-  std::string file;
+  std::optional<std::string> file;
   std::string model;
   std::string sort;
   std::optional<Index> threads;
@@ -108,7 +108,7 @@ std::vector<std::string> read_lines(const std::string& file) {
 }
 
 std::vector<std::string> texts_of(const Options& options) {
-  if (!options.file.empty()) return read_lines(options.file);
+  if (options.file) return read_lines(*options.file);
   if (!options.texts.empty()) return options.texts;
   return {plain_sentences().begin(), plain_sentences().end()};
 }
@@ -131,10 +131,10 @@ WatchReport watch_texts(const OpenModel& model, const std::vector<std::string>& 
       report.tokens += read.tokens;
       report.cut += read.cut ? 1 : 0;
     } catch (const Error& error) {
-      throw Error(fmt::format("{} {}: {}", options.file.empty() ? "text" : options.file + ", line", i + 1, error.what()));
+      throw Error(fmt::format("{} {}: {}", options.file ? *options.file + ", line" : "text", i + 1, error.what()));
     }
   }
-  if (report.texts == 0) throw Error(fmt::format("{}: no text has a word in it", options.file.empty() ? "TEXT" : options.file));
+  if (report.texts == 0) throw Error(fmt::format("{}: no text has a word in it", options.file.value_or("TEXT")));
   report.rules = watch.rules();
   for (Index layer = 0; layer < config.layers; ++layer) {
     for (Index head = 0; head < config.heads; ++head) report.rows.push_back({{layer, head}, watch.head({layer, head})});
@@ -165,7 +165,7 @@ std::vector<std::string> complaints_of(const WatchReport& report, const Options&
 }
 
 Output run(const Options& options) {
-  if (!options.file.empty() && !options.texts.empty()) throw Error("TEXT and --file exclude each other");
+  if (options.file && !options.texts.empty()) throw Error("TEXT and --file exclude each other");
   if (options.json && options.prometheus) throw Error("--json and --prometheus exclude each other");
   const std::vector<std::string> texts = texts_of(options);
   const OpenModel model = open_model(options.model);

@@ -228,6 +228,7 @@ class Watch(WatchCommand):
         self.bad("watch", "", " ", says=["no text"])
         self.bad("watch", "--file", self.folder, says=[self.folder, "folder"])
         self.bad("watch", "--file", "/does/not/exist", says=["/does/not/exist"])
+        self.bad("watch", "--file", "", says=["cannot be read"])
         self.bad("watch", "the man", "--file", file, says=["TEXT", "--file"])
         self.bad("watch", "--json", "--prometheus", "man", says=["--json", "--prometheus"])
         self.bad("watch", "man", "--sort", "beauty", says=["--sort"])
@@ -251,6 +252,11 @@ class DefaultModel(WatchCommand):
         data = self.data(text)
         self.assertEqual((data["texts"], data["layers"], data["heads"], len(data["watched"])), (1, 6, 12, 72))
         self.expect_plain(text, data, data["watched"][2::5])
+
+    def test_the_head_of_the_previous_word_looks_at_one_key(self):
+        done = self.run_mha("watch", "--max-dead", "0.9", "--max-logit", "20", "--max-collapsed", "0.9")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.decode(), r"\A(mha: layer 0 head 2: [^\n]*\n){3}\Z")
 
     def test_a_text_longer_than_its_512_positions(self):
         data = self.data("the man saw the astronomer " * 1000)

@@ -19,7 +19,7 @@ ROOMS = {
 PUBLIC = {  # public header -> room that implements it; mha/model/* and mha/analysis/* belong to theirs
     "error.h": "core", "dtype.h": "core", "tensor.h": "core", "workspace.h": "core", "version.h": "core",
     "cpu.h": "kernels", "limits.h": "kernels",
-    "mask.h": "attention", "bias.h": "attention", "attention.h": "attention",
+    "mask.h": "attention", "bias.h": "attention", "attention.h": "attention", "statistics.h": "attention",
     "layer.h": "nn",
 }
 OUTSIDE = {"apps", "bench", "examples", "python"}  # public headers and their own only

@@ -203,16 +203,6 @@ std::vector<BenchProblem> bench_problems(const BenchOptions& options) {
   return problems;
 }
 
-Executor bench_executor(Index threads) {
-  Executor executor = default_executor();
-  if (threads < 1 || threads > executor.concurrency) {
-    throw Error(fmt::format("bench: --threads is {}, must be 1 to {}, the cores this process may use", threads, executor.concurrency));
-  }
-  if (threads == 1) return serial_executor();
-  executor.concurrency = static_cast<int>(threads);
-  return executor;
-}
-
 CacheSizes cache_sizes() {
   static const CacheSizes sizes = {cache_size(2, Index{1} << 20), cache_size(3, Index{32} << 20)};
   return sizes;

@@ -48,8 +48,6 @@ struct BenchProblem {
 /// The problems of every chosen group. Throws Error, with the option and the numbers, for sizes that are no sizes, contradict each other or
 /// are more than this machine's memory holds.
 std::vector<BenchProblem> bench_problems(const BenchOptions& options);
-/// The executor for --threads. Throws Error where there are not so many cores.
-Executor bench_executor(Index threads);
 
 /// Bytes of a core's L2 and of the last-level cache, as the system tells; 1 and 32 MiB where it does not.
 struct CacheSizes {

@@ -218,7 +218,7 @@ std::string explained_json(const std::vector<BenchProblem>& problems, const Exec
 }
 
 std::string run(const BenchOptions& options) {
-  const Executor executor = bench_executor(options.threads);
+  const Executor executor = executor_of(options.threads);
   const std::vector<BenchProblem> problems = bench_problems(options);
   if (options.explain) {
     if (problems.empty()) throw Error("bench: --explain needs a problem, but --only is limits");

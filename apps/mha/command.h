@@ -4,6 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
+
+#include "mha/workspace.h"
 
 namespace mha::app {
 
@@ -11,6 +14,7 @@ namespace mha::app {
 struct Output {
   std::string text = {};
   int code = 0;
+  std::vector<std::string> complaints = {};  // for standard error, a line each
 };
 
 /// Empty where `text` is a whole number of 64 bits, what is wrong with it otherwise.
@@ -27,6 +31,9 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Number& valu
 /// Adds the text, as an argument or as --text; `text` holds the default.
 void add_text(CLI::App& command, std::string& text);
 
+/// The executor for --threads. Throws Error where there are not so many cores.
+Executor executor_of(Index threads);
+
 void add_view(CLI::App& app, Output& output);
 void add_find(CLI::App& app, Output& output);
 void add_shapes(CLI::App& app, Output& output);
@@ -34,5 +41,6 @@ void add_explain(CLI::App& app, Output& output);
 void add_claims(CLI::App& app, Output& output);
 void add_verify(CLI::App& app, Output& output);
 void add_bench(CLI::App& app, Output& output);
+void add_watch(CLI::App& app, Output& output);
 
 }  // namespace mha::app

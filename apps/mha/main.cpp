@@ -34,6 +34,7 @@ constexpr const char* kFooter = R"(Examples:
   mha shapes --d-model 512 --heads 8 --tokens 2
   mha verify                                fast paths against the reference
   mha bench                                 how fast, beside what is possible here
+  mha watch --file texts.txt                the health of every head over texts
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -75,6 +76,16 @@ void mha::app::add_text(CLI::App& command, std::string& text) {
   command.add_option("TEXT,--text", text, fmt::format("The text, as one argument (default: {})", text))->type_name("");
 }
 
+mha::Executor mha::app::executor_of(Index threads) {
+  Executor executor = default_executor();
+  if (threads < 1 || threads > executor.concurrency) {
+    throw Error(fmt::format("--threads is {}, must be 1 to {}, the cores this process may use", threads, executor.concurrency));
+  }
+  if (threads == 1) return serial_executor();
+  executor.concurrency = static_cast<int>(threads);
+  return executor;
+}
+
 int main(int argc, char** argv) {
   mha::app::use_utf8();
   CLI::App app("A microscope for the heads of multi-head attention.", "mha");
@@ -84,11 +95,12 @@ int main(int argc, char** argv) {
   mha::app::Output output;
   try {
     for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench}) {
+                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch}) {
       add(app, output);
     }
     app.parse(argc, argv);
     const int printed = print_out(output.text);
+    for (const std::string& complaint : output.complaints) fail(output.code, complaint);
     return printed != 0 ? printed : output.code;
   } catch (const CLI::CallForVersion& version) {
     return print_out(fmt::format("{}\n", version.what()));

@@ -89,6 +89,7 @@ struct MhaTrace {
   TensorView head_out;        // [batch, q_len, heads, head_dim], before W_O: write zeros to ablate a head
   std::span<const Index> kv_lengths;
   ConstTensorView allowed;
+  RowStatistics statistics = {};  // what was asked for
 };
 using MhaHook = std::function<void(const MhaTrace&)>;
 
@@ -96,6 +97,7 @@ struct MhaOutputs {
   TensorView y;             // [batch, q_len, d_model], as x; may be x itself
   TensorView weights = {};  // on request, as in AttentionOutputs: [batch, heads, q_len, kv_len + appended keys]
   MhaHook hook = {};
+  RowStatistics statistics = {};  // on request, as in AttentionOutputs; its keys count the appended ones
 };
 
 /// The layer with one fused matrix per role; heads are a batch dimension of one attention call.

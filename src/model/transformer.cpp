@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/row_numbers.h"
 
 namespace mha {
 namespace {
@@ -34,7 +36,9 @@ struct Block {
 
 Block make_block(const TransformerConfig& config, const EncoderLayerWeights& weights, Index layer) {
   const std::string name = "transformer: layer " + std::to_string(layer);
-  return {.attention = MultiHeadAttention({.d_model = config.d_model, .heads = config.heads}, weights.attention),
+  // Texts of any length start at position 0: what distances in statistics go by.
+  const AttentionSpec attention{.align = Align::TopLeft};
+  return {.attention = MultiHeadAttention({.d_model = config.d_model, .heads = config.heads, .attention = attention}, weights.attention),
           .attention_norm = weights.attention_norm,
           .up = nn::PackedLinear(weights.up.weight, weights.up.bias, name + " up"),
           .down = nn::PackedLinear(weights.down.weight, weights.down.bias, name + " down"),
@@ -82,6 +86,39 @@ void check_arguments(const TransformerConfig& config, const TransformerInputs& i
               inputs.ids.size(), " ids");
     // A model without a table of token types knows one: 0.
     check_range("token_types", inputs.token_types, std::max<Index>(config.token_types, 1), "token types");
+  }
+  MHA_CHECK(ShapeError, inputs.statistics || !inputs.chosen, "transformer: chosen is given, but no statistics are asked for");
+}
+
+/// Room for all statistics of one layer, each [batch, heads, length].
+RowStatistics statistics_room(Arena& arena, const Dims& rows, const ConstTensorView& chosen) {
+  RowStatistics room{.chosen = chosen};
+  for (TensorView RowStatistics::* number : nn::kRowNumbers) {
+    const bool key = number == &RowStatistics::max_key;
+    if (number == &RowStatistics::chosen_weight && !chosen) continue;
+    room.*number =
+        key ? TensorView(arena.take<Index>(element_count(rows)), rows) : TensorView(arena.take<float>(element_count(rows)), rows);
+  }
+  return room;
+}
+
+/// Tokens that do not exist become rows that see no key: nobody shall count them.
+void blank_padding(const RowStatistics& statistics, std::span<const Index> lengths) {
+  if (!statistics) return;
+  const Dims rows = statistics.entropy.shape;
+  const auto blank = [&](const TensorView& view, auto value) {
+    for (Index b = 0; b < rows[0] && view; ++b) {
+      for (Index h = 0; h < rows[1]; ++h) {
+        auto* row = view.as<decltype(value)>() + (b * rows[1] + h) * rows[2];
+        std::fill(row + lengths[static_cast<std::size_t>(b)], row + rows[2], value);
+      }
+    }
+  };
+  blank(statistics.max_score, -std::numeric_limits<float>::infinity());
+  blank(statistics.max_key, Index{-1});
+  for (const TensorView& view :
+       {statistics.entropy, statistics.distance, statistics.distance_variance, statistics.first_weight, statistics.chosen_weight}) {
+    blank(view, 0.0F);
   }
 }
 
@@ -133,11 +170,12 @@ struct Transformer::Impl {
     TensorView x;
     TensorView branch;
     TensorView wide;
+    RowStatistics statistics;
   };
   void run_block(const Block& block, const Scratch& scratch, const TransformerInputs& inputs, const MhaHook& hook,
                  Workspace& workspace) const {
     block.attention.forward({.x = scratch.x, .allowed = inputs.allowed, .kv_lengths = inputs.lengths, .temperature = inputs.temperature},
-                            {.y = scratch.branch, .hook = hook}, workspace);
+                            {.y = scratch.branch, .hook = hook, .statistics = scratch.statistics}, workspace);
     nn::add_into(scratch.branch, scratch.x, workspace);
     normalise(block.attention_norm, scratch.x, workspace);
     block.up.forward(scratch.x, scratch.wide, workspace);
@@ -173,13 +211,20 @@ void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Wo
   const ArenaScope scope(arena);
   const Dims narrow{batch, length, m.config.d_model};
   const Dims wide{batch, length, m.config.hidden_width};
-  const Impl::Scratch scratch{.x = {arena.take<float>(element_count(narrow)), narrow},
-                              .branch = {arena.take<float>(element_count(narrow)), narrow},
-                              .wide = {arena.take<float>(element_count(wide)), wide}};
+  Impl::Scratch scratch{.x = {arena.take<float>(element_count(narrow)), narrow},
+                        .branch = {arena.take<float>(element_count(narrow)), narrow},
+                        .wide = {arena.take<float>(element_count(wide)), wide},
+                        .statistics = {}};
+  if (inputs.statistics && hook) scratch.statistics = statistics_room(arena, {batch, m.config.heads, length}, inputs.chosen);
   m.embed(inputs, scratch.x, workspace);
   for (std::size_t layer = 0; layer < m.blocks.size(); ++layer) {
     MhaHook layer_hook;
-    if (hook) layer_hook = [&hook, layer](const MhaTrace& trace) { hook(static_cast<Index>(layer), trace); };
+    if (hook) {
+      layer_hook = [&hook, &inputs, layer](const MhaTrace& trace) {
+        if (!inputs.lengths.empty()) blank_padding(trace.statistics, inputs.lengths);
+        hook(static_cast<Index>(layer), trace);
+      };
+    }
     m.run_block(m.blocks[layer], scratch, inputs, layer_hook, workspace);
   }
   copy(scratch.x, hidden);

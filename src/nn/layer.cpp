@@ -106,7 +106,7 @@ void MultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs& outp
   nn::put_last(impl_->appended_k, k.rows);
   nn::put_last(impl_->appended_v, v.rows);
   attention_forward(call.spec, {.q = q.heads, .k = k.heads, .v = v.heads, .allowed = inputs.allowed, .kv_lengths = inputs.kv_lengths},
-                    {.out = out.heads, .lse = lse, .weights = outputs.weights}, workspace);
+                    {.out = out.heads, .lse = lse, .weights = outputs.weights, .statistics = outputs.statistics}, workspace);
   if (outputs.hook) {
     outputs.hook({.spec = call.spec,
                   .q = q.heads,
@@ -115,7 +115,8 @@ void MultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs& outp
                   .lse = lse,
                   .head_out = out.heads,
                   .kv_lengths = inputs.kv_lengths,
-                  .allowed = inputs.allowed});
+                  .allowed = inputs.allowed,
+                  .statistics = outputs.statistics});
   }
   impl_->o.forward(out.rows, outputs.y, workspace);
 }

@@ -1,5 +1,6 @@
 // The layer as its definition reads: for every head by itself Q = X W_q, K = X W_k, V = X W_v and Z = attention(Q, K, V); then the
 // concatenation of all Z times W_O. Meant to be read and to check the fused form against; shares no code with its projections.
+#include <array>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "mha/layer.h"
 #include "nn/appended.h"
 #include "nn/layer_checks.h"
+#include "nn/row_numbers.h"
 
 namespace mha {
 namespace {
@@ -68,12 +70,42 @@ AttentionSpec spec_of(const AttentionSpec& spec, Index h, Index copies) {
   return own;
 }
 
-/// One head's z, lse and (where asked for) weights; `q`, `k`, `v` and `z` are [batch, length, head_dim].
+/// Head h's part of the statistics that are asked for, [batch, 1, q_len] each.
+RowStatistics statistics_of(const RowStatistics& all, Index h) {
+  RowStatistics own{.chosen = all.chosen};
+  for (TensorView RowStatistics::* number : nn::kRowNumbers) {
+    if (all.*number) own.*number = (all.*number).slice(1, h, h + 1);
+  }
+  return own;
+}
+
+/// One head's z, lse and (where asked for) weights and statistics; `q`, `k`, `v` and `z` are [batch, length, head_dim].
 struct OneHead {
   ConstTensorView q, k, v;
   TensorView z;
   TensorView lse;      // [batch, 1, q_len]
   TensorView weights;  // [batch, 1, q_len, kv_len] or absent
+  RowStatistics statistics;
+};
+
+/// Statistics of `copies` heads, as many numbers as of the one that is wanted, and the memory they are in.
+struct CopiedStatistics {
+  CopiedStatistics(const RowStatistics& wanted, Index copies) : views{.chosen = wanted.chosen} {
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      const TensorView& one = wanted.*nn::kRowNumbers[i];
+      if (!one) continue;
+      memory[i] = Tensor(one.dtype, {one.size(0), copies, one.size(2)});
+      views.*nn::kRowNumbers[i] = memory[i];
+    }
+  }
+  /// The last head's.
+  void copy_to(const RowStatistics& wanted) const {
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      if (memory[i]) copy(memory[i].view().slice(1, memory[i].size(1) - 1, memory[i].size(1)), wanted.*nn::kRowNumbers[i]);
+    }
+  }
+  std::array<Tensor, nn::kRowNumbers.size()> memory;
+  RowStatistics views;
 };
 
 /// Attention of head number h alone. Which weights dropout drops depends on the head's number, so with dropout the head is computed as the
@@ -83,16 +115,18 @@ void attend(const nn::LayerCall& call, const MhaInputs& inputs, Index h, const O
   Tensor out(head.z.dtype, {call.batch, call.q_len, copies, head.z.size(2)});
   Tensor lse(head.z.dtype, {call.batch, copies, call.q_len});
   Tensor weights = head.weights ? Tensor(head.weights.dtype, {call.batch, copies, call.q_len, call.keys}) : Tensor();
+  const CopiedStatistics statistics(head.statistics, copies);
   attention_forward(spec_of(call.spec, h, copies),
                     {.q = as_heads(head.q, copies),
                      .k = as_heads(head.k),
                      .v = as_heads(head.v),
                      .allowed = part_of(inputs.allowed, h),
                      .kv_lengths = inputs.kv_lengths},
-                    {.out = out, .lse = lse, .weights = weights}, workspace);
+                    {.out = out, .lse = lse, .weights = weights, .statistics = statistics.views}, workspace);
   copy(columns_of(out, copies - 1), head.z);
   copy(lse.view().slice(1, copies - 1, copies), head.lse);
   if (head.weights) copy(weights.view().slice(1, copies - 1, copies), head.weights);
+  statistics.copy_to(head.statistics);
 }
 
 }  // namespace
@@ -121,7 +155,8 @@ void NaiveMultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs&
     nn::put_last(nn::appended_rows(config_, head.learned_k, config_.head_dim, dtype), k_h);
     nn::put_last(nn::appended_rows(config_, head.learned_v, config_.head_dim, dtype), v_h);
     const TensorView weights_h = outputs.weights ? outputs.weights.slice(1, h, h + 1) : TensorView();
-    attend(call, inputs, h, {q_h, k_h, v_h, z_h, lse.view().slice(1, h, h + 1), weights_h}, workspace);  // Z^h
+    attend(call, inputs, h, {q_h, k_h, v_h, z_h, lse.view().slice(1, h, h + 1), weights_h, statistics_of(outputs.statistics, h)},
+           workspace);  // Z^h
   }
   if (outputs.hook) {
     const Index group = config_.heads / config_.kv_heads;
@@ -130,7 +165,7 @@ void NaiveMultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs&
       return ConstTensorView(all.data, dtype, {call.batch, call.keys, config_.kv_heads, config_.head_dim},
                              {all.stride(0), all.stride(1), all.stride(2) * group, 1});
     };
-    outputs.hook({call.spec, q, every_group(k), every_group(v), lse, concat, inputs.kv_lengths, inputs.allowed});
+    outputs.hook({call.spec, q, every_group(k), every_group(v), lse, concat, inputs.kv_lengths, inputs.allowed, outputs.statistics});
   }
   multiply(concat.view().reshape({call.batch, call.q_len, config_.heads * config_.head_dim}), parameters_.wo, parameters_.bo, outputs.y);
 }

@@ -94,7 +94,7 @@ TEST_F(InterventionTest, TheHookSeesTheChange) {
   run_with(model_, ids_, {.temperature = 2.0F, .hidden = {}, .zeroed = {{0, 1}}}, hidden, workspace_,
            [&](Index layer, const MhaTrace& trace) {
              ++layers;
-             EXPECT_FLOAT_EQ(trace.spec.scale.value(), 0.5F / std::sqrt(static_cast<float>(model_.config().head_dim)));
+             EXPECT_FLOAT_EQ(static_cast<float>(trace.spec.scale.value()), 0.5F / std::sqrt(static_cast<float>(model_.config().head_dim)));
              for (Index head = 0; head < model_.config().heads; ++head) {
                const Tensor zeros(DType::F32, {1, kLength, 1, model_.config().head_dim});
                const ConstTensorView out = ConstTensorView(trace.head_out).slice(2, head, head + 1);

@@ -41,9 +41,12 @@ struct TransformerInputs {
   std::span<const Index> token_types = {};  // like ids; absent: 0
   ConstTensorView allowed = {};             // who may attend to whom, in every layer; as in AttentionInputs
   float temperature = 1.0F;                 // of every layer's heads; as in MhaInputs
+  bool statistics = false;  // whether the hook is given all numbers of mha/statistics.h; tokens beyond `lengths` as rows that see no key
+  ConstTensorView chosen = {};  // bool, [batch | 1, length]: the keys of their chosen_weight; absent: they have none
 };
 
-/// Called once per layer, between attention and its output projection. `trace.head_out` may be written (ablation).
+/// Called once per layer, between attention and its output projection. `trace.head_out` may be written (ablation). `trace.statistics` is
+/// there where TransformerInputs asks for it.
 using LayerHook = std::function<void(Index layer, const MhaTrace& trace)>;
 
 class Transformer {

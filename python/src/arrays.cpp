@@ -158,14 +158,16 @@ TensorView Array::writable_view(int rank, const std::vector<Index>& at) const {
   return {const_cast<void*>(read_only.data), read_only.dtype, read_only.shape, read_only.strides};
 }
 
+using Numbers = nb::typed<nb::tuple, Index, nb::ellipsis>;  // tuple[int, ...] in the stubs
+
 void bind_arrays(nb::module_& module) {
   nb::class_<Array>(module, "Array", "A strided array in CPU memory, of any rank, that keeps its owner alive. Nothing is copied.")
       .def(nb::init<nb::handle, std::string, bool, const std::optional<std::string>&>(), nb::arg("object"), nb::arg("name"),
            nb::arg("writable") = false, nb::arg("dtype") = nb::none(),
            "Any object with DLPack or the buffer protocol. `dtype=\"bf16\"` re-reads 16-bit integers. ValueError or TypeError otherwise.")
-      .def_prop_ro("shape", [](const Array& array) { return nb::tuple(nb::cast(array.shape())); })
+      .def_prop_ro("shape", [](const Array& array) { return Numbers(nb::cast(array.shape())); })
       .def_prop_ro(
-          "strides", [](const Array& array) { return nb::tuple(nb::cast(array.strides())); }, "In elements.")
+          "strides", [](const Array& array) { return Numbers(nb::cast(array.strides())); }, "In elements.")
       .def_prop_ro(
           "dtype", [](const Array& array) { return name_of(array.dtype()); }, "\"f32\", \"bf16\", \"f16\", \"f64\", \"bool\" or \"i64\".")
       .def("broadcast_to", &Array::broadcast_to, nb::arg("shape"), "The same memory under a larger shape (stride 0). ValueError.")

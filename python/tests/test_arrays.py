@@ -289,5 +289,10 @@ class TestJax:
     def test_immutable_output_is_refused(self, random):
         jax = pytest.importorskip("jax")
         q, k, v = problem(random)
-        with pytest.raises(ValueError, match="out"):
+        with pytest.raises(ValueError, match="out is a JAX array"):
             sdpa(q, k, v, out=jax.numpy.zeros((2, 3, 16, 8)))
+
+    def test_traced_arrays_are_refused(self, random):
+        jax = pytest.importorskip("jax")
+        with pytest.raises(TypeError):
+            jax.jit(sdpa)(*problem(random))

@@ -67,7 +67,7 @@ class Rules:
         return table if self.padding is None else table & self.padding[:, None, None, :]
 
 
-class RulesMask(torch.Tensor):
+class RulesMask(torch.Tensor):  # type: ignore[misc, unused-ignore]  # without torch installed its classes are Any
     """A boolean mask [batch, 1, q_len, kv_len], True = may attend, that is no table but Rules. Whatever torch does with it (slices, sums,
     copies) is done with the table, which is made then: a model that reads its mask gets what it would get from "eager", as booleans."""
 
@@ -81,10 +81,12 @@ class RulesMask(torch.Tensor):
         mask._table = None
         return mask
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment, unused-ignore]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override, unused-ignore]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         args, kwargs = tree_map_only(cls, cls.dense, (args, kwargs or {}))
         return func(*args, **kwargs)
 
@@ -94,7 +96,7 @@ class RulesMask(torch.Tensor):
             self._table = self.rules.dense(self.shape[0])
         return self._table
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override, unused-ignore]
         return f"RulesMask({list(self.shape)}, {self.rules})"
 
 
@@ -138,7 +140,7 @@ def mask(
     batch_size: int,
     q_length: int,
     kv_length: int,
-    q_offset: int | torch.Tensor = 0,
+    q_offset: Any = 0,
     kv_offset: int = 0,
     mask_function: MaskFunction = masking_utils.causal_mask_function,
     attention_mask: torch.Tensor | None = None,
@@ -242,13 +244,13 @@ def _options(
     else:
         table = attention_mask.dense() if isinstance(attention_mask, RulesMask) else attention_mask
         return {"keys": keys, "attn_mask": _biased(_folded(table), kwargs.get("position_bias"))}
-    table = None if rules.padding is None else rules.padding[:, None, None, : rules.keys]
+    padding = None if rules.padding is None else rules.padding[:, None, None, : rules.keys]
     bias = kwargs.get("position_bias")
     options: dict[str, Any] = {
         "keys": rules.keys,
         "is_causal": rules.causal,
         "causal_align": rules.align,
-        "attn_mask": _biased(table, None if bias is None else bias[..., : rules.keys]),
+        "attn_mask": _biased(padding, None if bias is None else bias[..., : rules.keys]),
     }
     if rules.left >= 0 or rules.right >= 0:
         options["window"] = (rules.left, rules.right)

@@ -5,11 +5,12 @@
 
 #include "arrays.h"
 #include "attention.h"
+#include "files.h"
+#include "layer.h"
 #include "mha/cpu.h"
 #include "mha/error.h"
 #include "mha/version.h"
 #include "mha/workspace.h"
-#include "layer.h"
 #include "model.h"
 
 namespace nb = nanobind;
@@ -40,4 +41,5 @@ NB_MODULE(_core, module) {
   mha::python::bind_attention(module);
   mha::python::bind_layer(module);
   mha::python::bind_model(module);
+  mha::python::bind_files(module);
 }

@@ -70,6 +70,22 @@ def test_every_rectangle_of_every_head(random, path, name):
     assert all(layer.queries == layer.keys == "tokens" and layer.v is None for layer in capture.layers)
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_a_step_with_a_cache(random, path, name):
+    """Queries that sit at the end of more keys, those of a sliding layer fewer than those of a full one."""
+    model = build(DECODERS[name])
+    ids, _ = batch()
+    table = eager(model, input_ids=ids).attentions
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(input_ids=ids[:, :12], cache=cache)
+    inputs = {"input_ids": ids[:, 12:], "position_ids": torch.arange(12, 19)[None], "cache": cache}
+    layers = mha.capture(model, inputs, path).layers
+    assert {(layer.align, layer.queries, layer.keys) for layer in layers} == {("bottom_right", "tokens", None)}
+    expected = [whole[:, :, 12:, whole.shape[3] - layer.k.shape[2]:] for whole, layer in zip(table, layers)]
+    same_weights(random, layers, expected, None)
+
+
 def test_what_layers_differ_in(path):
     model = build(DECODERS["gpt_oss"])
     ids, mask = batch()

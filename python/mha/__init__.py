@@ -9,7 +9,7 @@ import sys
 
 from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
                        segments, window)
-from mha.attention import AttentionOutputs, scaled_dot_product_attention
+from mha.attention import AttentionOutputs, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
 from mha.model import Transformer
@@ -29,6 +29,7 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "alibi_slopes",
+    "attention_forward",
     "attention_weights",
     "capture",
     "causal",

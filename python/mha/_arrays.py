@@ -41,7 +41,7 @@ def read(array: Any, name: str, writable: bool = False) -> _core.Array:
     if isinstance(array, np.ndarray):
         if isinstance(array, np.ma.MaskedArray):
             raise TypeError(f"{name} is a masked array: give its data, and a boolean attn_mask")
-        if array.dtype.name == "bfloat16":
+        if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
             return _core.Array(array.view(np.uint16), name, writable, "bf16")
         return _core.Array(array, name, writable)
     if is_torch(array):

@@ -25,41 +25,6 @@ class LayerOutputs(NamedTuple):
     """[batch, heads, q_len, keys], before dropout; a row sums to 1 (less by a sink's share) or is 0."""
 
 
-def spec_of(
-    mask: Mask | None,
-    align: str,
-    scale: float | None,
-    softcap: float | None,
-    sink_logits: Iterable[float] | None,
-    alibi_slopes: Iterable[float] | None,
-) -> _core.AttentionSpec:
-    """An AttentionSpec without dropout. ValueError or TypeError."""
-    spec = _core.AttentionSpec()
-    if mask is not None:
-        spec.mask = mask
-    spec.align = align
-    if scale is not None:
-        spec.scale = attention._number(scale, "scale")
-    if softcap is not None:
-        spec.softcap = attention._number(softcap, "softcap")
-    if sink_logits is not None:
-        spec.sink_logits = attention._numbers(sink_logits, "sink_logits")
-    if alibi_slopes is not None:
-        spec.alibi_slopes = attention._numbers(alibi_slopes, "alibi_slopes")
-    return spec
-
-
-def lengths_of(lengths: Iterable[int] | None, name: str) -> list[int]:
-    """Whole numbers of any sequence or array; none for None."""
-    if lengths is None:
-        return []
-    listed = lengths.tolist() if hasattr(lengths, "tolist") else lengths
-    try:
-        return [attention._integer(length, name) for length in listed]
-    except TypeError as error:
-        raise TypeError(f"{name} must hold one integer per batch entry") from error
-
-
 def _size(value: int | None, name: str) -> int:
     return 0 if value is None else attention._integer(value, name)
 
@@ -112,7 +77,7 @@ class MultiHeadAttention:
         config.key_width = _size(key_width, "key_width")
         config.value_width = _size(value_width, "value_width")
         config.bias, config.learned_key, config.zero_key = bool(bias), bool(learned_key), bool(zero_key)
-        spec = spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
+        spec = attention.spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
         spec.dropout = attention._number(dropout, "dropout")
         config.attention = spec
         if weights is None:
@@ -159,7 +124,7 @@ class MultiHeadAttention:
         for name, array in (("key", key), ("value", value), ("allowed", allowed), ("bias", bias)):
             if array is not None:
                 setattr(call, name, _arrays.read(array, name))
-        call.kv_lengths = lengths_of(kv_lengths, "kv_lengths")
+        call.kv_lengths = attention.lengths_of(kv_lengths, "kv_lengths")
         call.training = bool(training)
         if training and self._config.attention.dropout > 0:
             call.seed = attention._seed(seed)
@@ -212,7 +177,7 @@ def attention_weights(
     its arrays on with those axes exchanged.)
 
     Raises ValueError or TypeError."""
-    spec = spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
+    spec = attention.spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
     arrays = _arrays.read(q, "q"), _arrays.read(k, "k"), _arrays.read(lse, "lse")
     if len(arrays[0].shape) != 4 or len(arrays[1].shape) != 4:
         raise ValueError(f"q has shape {list(arrays[0].shape)}, k {list(arrays[1].shape)}: [batch, length, heads, head_dim] is wanted")
@@ -223,7 +188,7 @@ def attention_weights(
     for name, array in (("allowed", allowed), ("bias", bias)):
         if array is not None:
             setattr(call, name, _arrays.read(array, name))
-    call.kv_lengths = lengths_of(kv_lengths, "kv_lengths")
+    call.kv_lengths = attention.lengths_of(kv_lengths, "kv_lengths")
     region = [attention._integer(batch, "batch"), attention._integer(head, "head"), *rows, *columns]
     _core.attention_weights(spec, call, region, num_threads)
     return weights

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from mha import _arrays, _core, attention
 from mha._core import Trace, TransformerConfig
-from mha.layer import lengths_of
 
 LayerHook = Callable[[int, Trace], object]
 
@@ -60,7 +59,7 @@ class Transformer:
             call.token_types = _arrays.read(np.atleast_2d(_whole_numbers(token_types, "token_types")), "token_types")
         if allowed is not None:
             call.allowed = _arrays.read(allowed, "allowed")
-        call.lengths = lengths_of(lengths, "lengths")
+        call.lengths = attention.lengths_of(lengths, "lengths")
         call.temperature = attention._number(temperature, "temperature")
         self._model.forward(call, hook, num_threads)
         return hidden[0] if numbers.ndim == 1 else hidden

@@ -118,7 +118,7 @@ class MultiheadAttention:
         if strict and unexpected:
             faults.append(f"unexpected: {', '.join(unexpected)}")
         for name, wanted in shapes.items():
-            found = tuple(np.shape(state_dict[name])) if name in state_dict else wanted
+            found = tuple(_arrays.read(_detached(state_dict[name]), name).shape) if name in state_dict else wanted
             if found != wanted:
                 faults.append(f"{name} has shape {list(found)}, the layer's is {list(wanted)}")
         if faults:
@@ -245,28 +245,27 @@ class MultiheadAttention:
         return array if self.batch_first else array.swap_axes(0, 1)
 
     def _read(self, query: Any, key: Any, value: Any) -> tuple[_Sizes, list[_core.Array]]:
-        given = {"query": query, "key": key, "value": value}
-        arrays = []
-        for name, array in given.items():
-            read = _arrays.read(array, name)
-            if read.dtype != self._dtype:
-                raise TypeError(f"{name} is {read.dtype}, the layer is {self._dtype}")
-            if len(read.shape) not in (2, 3) or len(read.shape) != len(np.shape(query)):
-                raise ValueError(f"{name} has shape {list(read.shape)}, query {list(np.shape(query))}: all must have 3 axes, or 2 without batch")
-            if self._dtype in ("f16", "bf16"):
-                read = _arrays.read(_as_f32(array), name)
-            arrays.append(self._batch_first(read))
-        widths = {"query": ("embed_dim", self.embed_dim), "key": ("kdim", self.kdim), "value": ("vdim", self.vdim)}
-        for (name, (of, width)), array in zip(widths.items(), arrays):
-            if array.shape[2] != width:
-                raise ValueError(f"{name} has shape {list(np.shape(given[name]))}, its last axis must be {of}, {width}")
-            rows = (arrays[0].shape[0], array.shape[1]) if name != "value" else (arrays[0].shape[0], arrays[1].shape[1])
-            if tuple(array.shape[:2]) != rows:
-                raise ValueError(f"{name} has batch {array.shape[0]} and length {array.shape[1]}, must have batch {rows[0]} (query's)"
-                                 f" and length {rows[1]} (key's)")
-        q_shape, kv_len = arrays[0].shape, arrays[1].shape[1]
-        batched = len(np.shape(query)) == 3
-        return _Sizes(batched, q_shape[0], q_shape[1], kv_len, kv_len + self._config.appended_keys, tuple(np.shape(query))), arrays
+        """The sizes of a call, and its arrays as [batch, length, width] in the dtype the layer computes in."""
+        given = {"query": (query, self.embed_dim), "key": (key, self.kdim), "value": (value, self.vdim)}
+        read = {name: _arrays.read(array, name) for name, (array, _) in given.items()}
+        shape = tuple(read["query"].shape)
+        for name, (_, width) in given.items():
+            found = tuple(read[name].shape)
+            if read[name].dtype != self._dtype:
+                raise TypeError(f"{name} is {read[name].dtype}, the layer is {self._dtype}")
+            if len(shape) not in (2, 3) or len(found) != len(shape):
+                raise ValueError(f"{name} has shape {list(found)}, query {list(shape)}: all must have 3 axes, or 2 without batch")
+            if found[-1] != width:
+                raise ValueError(f"{name} has shape {list(found)}, its last axis must be {width}")
+        if self._dtype in ("f16", "bf16"):
+            read = {name: _arrays.read(_as_f32(array), name) for name, (array, _) in given.items()}
+        arrays = [self._batch_first(array) for array in read.values()]
+        (batch, q_len), kv_len = arrays[0].shape[:2], arrays[1].shape[1]
+        for name, array in zip(("key", "value"), arrays[1:]):
+            if tuple(array.shape[:2]) != (batch, kv_len):
+                raise ValueError(f"{name} has batch {array.shape[0]} and length {array.shape[1]}, must have query's batch {batch} and key's"
+                                 f" length {kv_len}")
+        return _Sizes(len(shape) == 3, batch, q_len, kv_len, kv_len + self._config.appended_keys, shape), arrays
 
     def _masks(self, attn_mask: Any, key_padding_mask: Any, sizes: _Sizes) -> tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
         """What may be seen (True = may attend) and what is added to the scores, [batch | 1, heads | 1, q_len | 1, keys]."""
@@ -298,8 +297,7 @@ class MultiheadAttention:
             _arrays.read(units, "v").broadcast_to((*shape[:3], shape[1])),
             _arrays.read(weights, "weights", writable=True).swap_axes(1, 2),
         )
-        arrays.allowed = _expanded(call.allowed, shape[0])
-        arrays.bias = _expanded(call.bias, shape[0])
+        arrays.allowed, arrays.bias = call.allowed, call.bias
         _core.attention_forward(spec, arrays)
 
     def _finish(self, query: Any, result: Any) -> Any:
@@ -343,11 +341,15 @@ def _torch_scalar() -> Any:
     return sys.modules["torch"].empty(0)
 
 
+def _detached(array: Any) -> Any:
+    """A weight that requires grad is only copied, which loses no gradient."""
+    return array.detach() if _arrays.is_torch(array) else array
+
+
 def _to_numpy(array: Any) -> npt.NDArray[Any]:
     """The same numbers; without a copy where NumPy has the dtype."""
     if _arrays.is_torch(array):
-        tensor = array.detach()
-        return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+        return np.asarray((array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy(force=True))
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return np.asarray(array)
     return np.asarray(array) if hasattr(array, "__array__") else np.from_dlpack(array)
@@ -359,8 +361,7 @@ def _as_f32(array: Any) -> Any:
 
 def _owned(array: Any, name: str, dtype: str, like: Any = None) -> Any:
     """A dense copy in `dtype`: torch's where `array` (or `like`) is, else NumPy's. TypeError for what is no array of floats."""
-    if _arrays.is_torch(array):
-        array = array.detach()
+    array = _detached(array)
     read = _arrays.read(array, name)
     if read.dtype not in ("f32", "f64", "f16", "bf16"):
         raise TypeError(f"{name} is {read.dtype}, must be f32, f64, f16 or bf16")
@@ -395,10 +396,6 @@ def _looked_at(trace: _core.Trace) -> _core.Trace:
     """Copies of q and k, which outlive the call."""
     _ = trace.q, trace.k
     return trace
-
-
-def _expanded(mask: _core.Array | None, batch: int) -> _core.Array | None:
-    return None if mask is None else mask.broadcast_to((batch, *mask.shape[1:]))
 
 
 def _drawn_seed(query: Any) -> int:

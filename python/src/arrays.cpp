@@ -132,6 +132,18 @@ Array Array::swap_axes(int a, int b) const {
   return swapped;
 }
 
+bool Array::can_join(std::size_t axis) const {
+  Index count = 0;
+  if (__builtin_mul_overflow(shape_[axis], shape_[axis + 1], &count)) return false;
+  return shape_[axis] <= 1 || shape_[axis + 1] == 0 || strides_[axis] == strides_[axis + 1] * shape_[axis + 1];
+}
+
+void Array::join(std::size_t axis) {
+  shape_[axis + 1] *= shape_[axis];
+  shape_.erase(shape_.begin() + static_cast<std::ptrdiff_t>(axis));
+  strides_.erase(strides_.begin() + static_cast<std::ptrdiff_t>(axis));
+}
+
 ConstTensorView Array::view(int rank, const std::vector<Index>& at) const {
   if (rank > this->rank())
     throw ShapeError(name_ + " has shape " + to_string(shape_) + ", must have at least " + std::to_string(rank) + " axes");

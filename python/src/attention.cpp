@@ -22,15 +22,17 @@ using MaybeArray = std::optional<Array>;
 /// The arrays of one call, [..., batch, length, heads, dim] and [..., batch, heads, q, k].
 struct Operands {
   Array q, k, v, out;
-  MaybeArray lse, weights, allowed, bias;
+  MaybeArray lse = {}, weights = {}, allowed = {}, bias = {};
+  std::vector<Index> kv_lengths = {};
 
-  template <class Fn>
-  void for_each(Fn&& fn) const {
-    for (const Array* array : {&q, &k, &v, &out}) fn(*array, 4);
-    for (const MaybeArray* array : {&weights, &allowed, &bias}) {
+  /// Calls fn(array, the number of axes the library knows) for each that is there.
+  template <class Self, class Fn>
+  static void for_each(Self& self, Fn&& fn) {
+    for (auto* array : {&self.q, &self.k, &self.v, &self.out}) fn(*array, 4);
+    for (auto* array : {&self.weights, &self.allowed, &self.bias}) {
       if (*array) fn(**array, 4);
     }
-    if (lse) fn(*lse, 3);
+    if (self.lse) fn(*self.lse, 3);
   }
 };
 
@@ -49,13 +51,28 @@ std::vector<Index> outer_shape(const Operands& arrays) {
     return std::vector<Index>(array.shape().begin(), array.shape().end() - rank);
   };
   const std::vector<Index> outer = outer_of(arrays.q, 4);
-  arrays.for_each([&](const Array& array, int rank) {
+  Operands::for_each(arrays, [&](const Array& array, int rank) {
     if (outer_of(array, rank) != outer) {
       throw ShapeError("attention: " + array.name() + " has leading axes " + to_string(outer_of(array, rank)) + ", " + arrays.q.name() +
                        " has " + to_string(outer));
     }
   });
   return outer;
+}
+
+/// Leading axes that lie in memory as one with batch become batch: fewer and larger calls.
+void join_outer(Operands& arrays, std::vector<Index>& outer) {
+  const auto can_join = [&] {
+    bool all = !outer.empty();
+    const Index batch = all ? arrays.q.shape()[outer.size()] : 0;
+    Operands::for_each(
+        arrays, [&](const Array& array, int) { all = all && array.shape()[outer.size()] == batch && array.can_join(outer.size() - 1); });
+    return all;
+  };
+  while (can_join()) {
+    Operands::for_each(arrays, [&](Array& array, int) { array.join(outer.size() - 1); });
+    outer.pop_back();
+  }
 }
 
 struct Extent {
@@ -86,7 +103,7 @@ void check_overlaps(const Operands& arrays) {
     if (*array) written.push_back(&**array);
   }
   for (const Array* target : written) {
-    arrays.for_each([&](const Array& other, int) {
+    Operands::for_each(arrays, [&](const Array& other, int) {
       if (target != &other && overlap(*target, other)) throw ShapeError("attention: " + target->name() + " overlaps " + other.name());
     });
   }
@@ -116,8 +133,11 @@ void forward_all(AttentionSpec spec, const Operands& arrays, const std::vector<I
   for (std::uint64_t call = 0; any; ++call) {
     spec.dropout.seed = seed_of(seed, call);
     if (arrays.bias) spec.bias = DenseBias{table_view(arrays.bias, at)};
-    const AttentionInputs inputs{
-        .q = arrays.q.view(4, at), .k = arrays.k.view(4, at), .v = arrays.v.view(4, at), .allowed = table_view(arrays.allowed, at)};
+    const AttentionInputs inputs{.q = arrays.q.view(4, at),
+                                 .k = arrays.k.view(4, at),
+                                 .v = arrays.v.view(4, at),
+                                 .allowed = table_view(arrays.allowed, at),
+                                 .kv_lengths = arrays.kv_lengths};
     AttentionOutputs outputs{.out = arrays.out.writable_view(4, at)};
     if (arrays.lse) outputs.lse = arrays.lse->writable_view(3, at);
     if (arrays.weights) outputs.weights = arrays.weights->writable_view(4, at);
@@ -182,19 +202,20 @@ void bind_attention(nb::module_& module) {
       "and bias [..., batch | 1, heads | 1, q | 1, keys | 1]. Leading axes are the same in all.")
       .def(
           "__init__",
-          [](Operands* self, const Array& q, const Array& k, const Array& v, const Array& out) {
-            new (self) Operands{q, k, v, out, {}, {}, {}, {}};
-          },
+          [](Operands* self, const Array& q, const Array& k, const Array& v, const Array& out) { new (self) Operands{q, k, v, out}; },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"))
       .def_rw("lse", &Operands::lse, nb::none(), "Written where given.")
       .def_rw("weights", &Operands::weights, nb::none(), "Written where given, before dropout.")
       .def_rw("allowed", &Operands::allowed, nb::none(), "True = may attend.")
-      .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.");
+      .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.")
+      .def_rw("kv_lengths", &Operands::kv_lengths, "None, or per batch entry: keys at and beyond it do not exist.");
   module.def(
       "attention_forward",
-      [](const AttentionSpec& spec, const Operands& arrays, std::optional<Index> num_threads) {
+      [](AttentionSpec spec, Operands arrays, std::optional<Index> num_threads) {
         if (arrays.bias && !std::holds_alternative<NoBias>(spec.bias)) throw ShapeError("attention: bias and alibi_slopes are both given");
-        const std::vector<Index> outer = outer_shape(arrays);
+        std::vector<Index> outer = outer_shape(arrays);
+        // What dropout drops goes by the index within a call, which must not depend on strides.
+        if (spec.dropout.probability == 0 && arrays.kv_lengths.empty()) join_outer(arrays, outer);
         if (!outer.empty()) check_overlaps(arrays);
         compute(num_threads, [&](Workspace& workspace) { forward_all(spec, arrays, outer, workspace); });
       },

@@ -53,18 +53,26 @@ class Trace {
  public:
   Trace(const MhaTrace& trace, Workspace& workspace) : trace_(&trace), workspace_(&workspace) {}
 
-  nb::object q() { return kept(q_, [](const MhaTrace& t) { return t.q; }); }
-  nb::object k() { return kept(k_, [](const MhaTrace& t) { return t.k; }); }
-  nb::object v() { return kept(v_, [](const MhaTrace& t) { return t.v; }); }
-  nb::object lse() { return kept(lse_, [](const MhaTrace& t) { return t.lse; }); }
-  nb::object head_out() { return kept(head_out_, [](const MhaTrace& t) { return ConstTensorView(t.head_out); }); }
+  nb::object q() {
+    return kept(q_, [](const MhaTrace& t) { return t.q; });
+  }
+  nb::object k() {
+    return kept(k_, [](const MhaTrace& t) { return t.k; });
+  }
+  nb::object v() {
+    return kept(v_, [](const MhaTrace& t) { return t.v; });
+  }
+  nb::object lse() {
+    return kept(lse_, [](const MhaTrace& t) { return t.lse; });
+  }
+  nb::object head_out() {
+    return kept(head_out_, [](const MhaTrace& t) { return ConstTensorView(t.head_out); });
+  }
 
   nb::object weights(Index head, Index batch, const MaybeRange& queries, const MaybeRange& keys) const {
     const MhaTrace& trace = running();
-    const WeightsRegion region{.batch = batch,
-                               .head = head,
-                               .queries = interval_of(queries, trace.q.size(1)),
-                               .keys = interval_of(keys, trace.k.size(1))};
+    const WeightsRegion region{
+        .batch = batch, .head = head, .queries = interval_of(queries, trace.q.size(1)), .keys = interval_of(keys, trace.k.size(1))};
     const AttentionInputs inputs{.q = trace.q, .k = trace.k, .allowed = trace.allowed, .kv_lengths = trace.kv_lengths};
     // Ranges that cannot be are attention_weights' to refuse, which looks at them before it looks at where it writes.
     const bool possible = inside(region.queries, trace.q.size(1)) && inside(region.keys, trace.k.size(1));
@@ -216,6 +224,8 @@ TensorView whole_writable(const Array& array, const char* room) {
 ConstTensorView whole(const std::optional<Array>& array, const char* room) { return array ? whole(*array, room) : ConstTensorView(); }
 
 void call_hook(const nb::callable& hook, std::optional<Index> layer, const MhaTrace& trace, Workspace& workspace) {
+  const Executor& executor = workspace.executor();
+  if (executor.stop != nullptr && executor.stop(executor.context)) return;  // Ctrl-C: there is nothing of use to see
   const nb::gil_scoped_acquire gil;
   const auto shown = std::make_shared<Trace>(trace, workspace);
   try {
@@ -250,20 +260,26 @@ void bind_config(nb::module_& module) {
   module.def("resolved", &resolved, nb::arg("config"), "The config with every 0 replaced by what it stands for. ValueError.");
   module.def(
       "xavier_parameters", [](const MhaConfig& config, std::uint64_t seed) { return to_dict(xavier_parameters(config, seed)); },
-      nb::arg("config"), nb::arg("seed"), "Xavier uniform weights by name, f32. ValueError.");
+      nb::arg("config"), nb::arg("seed"),
+      nb::sig("def xavier_parameters(config: MhaConfig, seed: int) -> dict[str, numpy.typing.NDArray[numpy.float32]]"),
+      "Xavier uniform weights by name, f32. ValueError.");
 }
 
 void bind_trace(nb::module_& module) {
   nb::class_<Trace>(module, "Trace",
                     "What a hook sees between attention and the output projection. Arrays are copies made when first asked for and outlive "
                     "the call; what was not asked for is gone once the hook has returned (RuntimeError).")
-      .def_prop_ro("q", &Trace::q, "[batch, q_len, heads, head_dim].")
-      .def_prop_ro("k", &Trace::k, "[batch, kv_len + appended keys, kv_heads, head_dim].")
-      .def_prop_ro("v", &Trace::v, "The same.")
-      .def_prop_ro("lse", &Trace::lse, "[batch, heads, q_len].")
-      .def_prop_ro("head_out", &Trace::head_out,
+      .def_prop_ro("q", &Trace::q, nb::sig("def q(self) -> numpy.typing.NDArray[typing.Any]"), "[batch, q_len, heads, head_dim].")
+      .def_prop_ro("k", &Trace::k, nb::sig("def k(self) -> numpy.typing.NDArray[typing.Any]"),
+                   "[batch, kv_len + appended keys, kv_heads, head_dim].")
+      .def_prop_ro("v", &Trace::v, nb::sig("def v(self) -> numpy.typing.NDArray[typing.Any]"), "The same.")
+      .def_prop_ro("lse", &Trace::lse, nb::sig("def lse(self) -> numpy.typing.NDArray[typing.Any]"), "[batch, heads, q_len].")
+      .def_prop_ro("head_out", &Trace::head_out, nb::sig("def head_out(self) -> numpy.typing.NDArray[typing.Any]"),
                    "[batch, q_len, heads, head_dim], before W_O. What the hook writes into it is what W_O gets: zeros ablate a head.")
       .def("weights", &Trace::weights, nb::arg("head"), nb::arg("batch") = 0, nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(),
+           nb::sig(
+               "def weights(self, head: int, batch: int = 0, queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None) "
+               "-> numpy.typing.NDArray[numpy.float32]"),
            "Exact weights (before dropout) of a rectangle, [queries, keys], f32; ranges are (begin, end), None: all. ValueError outside.");
 }
 
@@ -273,8 +289,9 @@ void bind_layer(nb::module_& module) {
   bind_config(module);
   bind_trace(module);
   nb::class_<LayerCall>(module, "LayerCall", "The arrays and options of one call of a layer, axes as in layer.h.")
-      .def("__init__", [](LayerCall* self, const Array& x, const Array& y) { new (self) LayerCall{.x = x, .y = y}; }, nb::arg("x"),
-           nb::arg("y"))
+      .def(
+          "__init__", [](LayerCall* self, const Array& x, const Array& y) { new (self) LayerCall{.x = x, .y = y}; }, nb::arg("x"),
+          nb::arg("y"))
       .def_rw("key", &LayerCall::key, nb::none(), "None: x.")
       .def_rw("value", &LayerCall::value, nb::none(), "None: key.")
       .def_rw("allowed", &LayerCall::allowed, nb::none(), "bool, True = may attend.")
@@ -285,25 +302,32 @@ void bind_layer(nb::module_& module) {
       .def_rw("seed", &LayerCall::seed, nb::none(), "Of this call's dropout; None: the config's.")
       .def_rw("temperature", &LayerCall::temperature, "Scores are divided by it.");
   nb::class_<MultiHeadAttention>(module, "MultiHeadAttention", "The layer, with weights packed at construction.")
-      .def("__init__",
-           [](MultiHeadAttention* self, const MhaConfig& config, const std::map<std::string, Array>& weights) {
-             new (self) MultiHeadAttention(make_layer(config, weights));
-           },
-           nb::arg("config"), nb::arg("weights"), "ValueError or TypeError where weights contradict the config.")
-      .def_prop_ro("config", [](const MultiHeadAttention& layer) { return layer.config(); }, "A copy, every size resolved.")
+      .def(
+          "__init__",
+          [](MultiHeadAttention* self, const MhaConfig& config, const std::map<std::string, Array>& weights) {
+            new (self) MultiHeadAttention(make_layer(config, weights));
+          },
+          nb::arg("config"), nb::arg("weights"), "ValueError or TypeError where weights contradict the config.")
+      .def_prop_ro(
+          "config", [](const MultiHeadAttention& layer) { return layer.config(); }, "A copy, every size resolved.")
       .def("forward", &run_layer, nb::arg("call"), nb::arg("hook") = nb::none(), nb::arg("num_threads") = nb::none(),
+           nb::sig("def forward(self, call: LayerCall, hook: collections.abc.Callable[[Trace], object] | None = None, num_threads: int | "
+                   "None = None) "
+                   "-> None"),
            "Computes into call.y (and call.weights), without the GIL. ValueError or TypeError before y is written.");
   nb::class_<WeightsCall>(module, "WeightsCall", "The arrays of attention_weights: q, k as in attention.h, lse [batch, heads, q_len].")
-      .def("__init__",
-           [](WeightsCall* self, const Array& q, const Array& k, const Array& lse, const Array& weights) {
-             new (self) WeightsCall{.q = q, .k = k, .lse = lse, .weights = weights};
-           },
-           nb::arg("q"), nb::arg("k"), nb::arg("lse"), nb::arg("weights"))
+      .def(
+          "__init__",
+          [](WeightsCall* self, const Array& q, const Array& k, const Array& lse, const Array& weights) {
+            new (self) WeightsCall{.q = q, .k = k, .lse = lse, .weights = weights};
+          },
+          nb::arg("q"), nb::arg("k"), nb::arg("lse"), nb::arg("weights"))
       .def_rw("allowed", &WeightsCall::allowed, nb::none(), "bool, True = may attend.")
       .def_rw("bias", &WeightsCall::bias, nb::none(), "Added to the scores.")
       .def_rw("kv_lengths", &WeightsCall::kv_lengths, "Empty, or one per batch entry.");
   module.def("attention_weights", &run_weights, nb::arg("spec"), nb::arg("call"), nb::arg("region"), nb::arg("num_threads") = nb::none(),
-             "Exact weights into call.weights [queries, keys]; region: batch, head, first and end of queries, first and end of keys. ValueError or "
+             "Exact weights into call.weights [queries, keys]; region: batch, head, first and end of queries, first and end of keys. "
+             "ValueError or "
              "TypeError.");
 }
 

@@ -15,7 +15,8 @@ namespace mha::python {
 void bind_layer(nanobind::module_& module);
 
 /// Takes the GIL, calls hook(trace) or hook(layer, trace) with a Trace of `trace`, and writes back what the hook left in head_out. What the
-/// hook raises is thrown as nanobind::python_error. `workspace` is that of the call the trace comes from.
+/// hook raises is thrown as nanobind::python_error. A call that Ctrl-C has stopped calls no hook. `workspace` is that of the call the trace
+/// comes from.
 void call_hook(const nanobind::callable& hook, std::optional<Index> layer, const MhaTrace& trace, Workspace& workspace);
 
 /// A view of all of an array of rank 4 or less. Throws ShapeError for a higher rank, as `room` would.

@@ -90,20 +90,24 @@ void bind_transformer(nb::module_& module) {
       .def_ro("token_types", &TransformerConfig::token_types, "0: the model has no such embedding.")
       .def_ro("norm_eps", &TransformerConfig::norm_eps)
       .def_ro("activation", &TransformerConfig::activation);
-  nb::class_<TransformerCall>(module, "TransformerCall", "The arrays and options of one call: ids i64 [batch, length], hidden f32 [batch, length, d_model].")
-      .def("__init__",
-           [](TransformerCall* self, const Array& ids, const Array& hidden) {
-             new (self) TransformerCall{.ids = ids, .hidden = hidden};
-           },
-           nb::arg("ids"), nb::arg("hidden"))
+  nb::class_<TransformerCall>(module, "TransformerCall",
+                              "The arrays and options of one call: ids i64 [batch, length], hidden f32 [batch, length, d_model].")
+      .def(
+          "__init__",
+          [](TransformerCall* self, const Array& ids, const Array& hidden) { new (self) TransformerCall{.ids = ids, .hidden = hidden}; },
+          nb::arg("ids"), nb::arg("hidden"))
       .def_rw("token_types", &TransformerCall::token_types, nb::none(), "Like ids; None: 0.")
       .def_rw("allowed", &TransformerCall::allowed, nb::none(), "bool, True = may attend, in every layer.")
       .def_rw("lengths", &TransformerCall::lengths, "Empty, or tokens that exist, per batch entry.")
       .def_rw("temperature", &TransformerCall::temperature, "Of every layer's heads.");
   nb::class_<Transformer>(module, "Transformer", "A pretrained encoder of the BERT family.")
       .def_static("load", &load_without_gil<Transformer>, nb::arg("folder"), "OSError or ValueError.")
-      .def_prop_ro("config", [](const Transformer& model) { return model.config(); }, "A copy.")
+      .def_prop_ro(
+          "config", [](const Transformer& model) { return model.config(); }, "A copy.")
       .def("forward", &run_model, nb::arg("call"), nb::arg("hook") = nb::none(), nb::arg("num_threads") = nb::none(),
+           nb::sig("def forward(self, call: TransformerCall, hook: collections.abc.Callable[[int, Trace], object] | None = None, "
+                   "num_threads: int | None = None) "
+                   "-> None"),
            "Computes into call.hidden, without the GIL. ValueError or TypeError before it is written.");
 }
 
@@ -114,20 +118,26 @@ void bind_model(nb::module_& module) {
   nb::class_<Encoding>(module, "Encoding", "The tokens of a text; all lists have the same length.")
       .def_ro("ids", &Encoding::ids)
       .def_ro("tokens", &Encoding::tokens)
-      .def_prop_ro("chars", [](const Encoding& e) { return pairs_of(e.chars); }, "(begin, end) in characters of the text; (0, 0): of the frame.")
-      .def_prop_ro("bytes", [](const Encoding& e) { return pairs_of(e.bytes); }, "The same in bytes of UTF-8.")
+      .def_prop_ro(
+          "chars", [](const Encoding& e) { return pairs_of(e.chars); }, "(begin, end) in characters of the text; (0, 0): of the frame.")
+      .def_prop_ro(
+          "bytes", [](const Encoding& e) { return pairs_of(e.bytes); }, "The same in bytes of UTF-8.")
       .def_ro("words", &Encoding::words, "Which word a token is a piece of, from 0; -1: of the frame.")
       .def_ro("special", &Encoding::special, "True for the frame.")
       .def_ro("token_types", &Encoding::token_types)
       .def("__len__", &Encoding::size);
-  nb::class_<Tokenizer>(module, "Tokenizer", "Text to token ids as the package `tokenizers` does it, from a tokenizer.json of the BERT family.")
+  nb::class_<Tokenizer>(module, "Tokenizer",
+                        "Text to token ids as the package `tokenizers` does it, from a tokenizer.json of the BERT family.")
       .def_static("load", &load_without_gil<Tokenizer>, nb::arg("path"), "OSError or ValueError.")
       .def("encode", &Tokenizer::encode, nb::arg("text"), nb::arg("add_special") = true, nb::call_guard<nb::gil_scoped_release>(),
            "The tokens of a text, with the frame ([CLS], [SEP]) around them where asked for.")
-      .def("token", [](const Tokenizer& t, Index id) -> std::optional<std::string> {
-             const auto found = t.token(id);
-             return found ? std::optional<std::string>(*found) : std::nullopt;
-           }, nb::arg("id"), "The token of an id, or None.")
+      .def(
+          "token",
+          [](const Tokenizer& t, Index id) -> std::optional<std::string> {
+            const auto found = t.token(id);
+            return found ? std::optional<std::string>(*found) : std::nullopt;
+          },
+          nb::arg("id"), "The token of an id, or None.")
       .def("id", &Tokenizer::id, nb::arg("token"), "The id of a token, or None.")
       .def("__len__", &Tokenizer::size);
 }

@@ -2,8 +2,11 @@
 
 import gc
 import re
+import signal
+import subprocess
 import sys
 import threading
+import time
 
 import goldens
 import numpy as np
@@ -328,6 +331,32 @@ def test_other_threads_run_while_it_computes(random):
         sys.setswitchinterval(interval)
     other.join()
     assert steps == 1000
+
+
+@pytest.mark.parametrize("hook", ["None", "seen.append"])
+def test_ctrl_c(hook):
+    """SIGINT within a call that would take minutes: KeyboardInterrupt at once, no hook is called, and the next call is right."""
+    program = f"""
+import numpy as np, mha
+layer = mha.MultiHeadAttention(64, 8)
+x = np.broadcast_to(np.ones((1, 1, 64), np.float32), (1, 60000, 64))
+small = np.random.default_rng(0).standard_normal((2, 9, 64)).astype(np.float32)
+wanted, seen = layer(small), []
+print("ready", flush=True)
+try:
+    layer(x, hook={hook})
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", len(seen), np.array_equal(layer(small), wanted))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.communicate(timeout=30)[0] == "interrupted 0 True\n"
+        finally:
+            process.kill()
 
 
 def _call(x, y=None):

@@ -181,8 +181,7 @@ AttentionSpec spec_of_call(const MhaConfig& config, const MhaInputs& inputs) {
   if (inputs.dropout_seed) spec.dropout.seed = *inputs.dropout_seed;
   if (!inputs.training) spec.dropout = {};
   if (inputs.temperature != 1.0F) {
-    const double scale = spec.scale ? static_cast<double>(*spec.scale) : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-    spec.scale = static_cast<float>(scale / static_cast<double>(inputs.temperature));
+    spec.scale = spec.scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim))) / static_cast<double>(inputs.temperature);
   }
   return spec;
 }

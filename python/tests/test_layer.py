@@ -433,6 +433,21 @@ def test_calls_that_cannot_be(arguments, error, text):
         layer(**arguments)
 
 
+def test_sizes_beyond_any_memory(random):
+    x = inputs(random)
+    layer = mha.MultiHeadAttention(**SMALL, zero_key=True)
+    endless = np.broadcast_to(x[:1, :1], (2, 2**50, 16))
+    with pytest.raises(MemoryError):
+        layer(x, endless)
+    with pytest.raises(MemoryError):
+        layer(endless)
+    np.testing.assert_array_equal(layer(x), layer(x, x))
+    torch = pytest.importorskip("torch")
+    beyond = torch.zeros(16).as_strided((2, 2**57, 16), (0, 0, 1))  # NumPy has none so long
+    with pytest.raises(ValueError, match=re.escape("has more than 2^63 elements")):
+        layer(x, beyond)
+
+
 def test_attention_weights_refuses(random):
     q, k = random.standard_normal((2, 5, 4, 3)).astype(np.float32), random.standard_normal((2, 6, 2, 3)).astype(np.float32)
     lse = np.zeros((2, 4, 5), np.float32)

@@ -264,6 +264,17 @@ def test_calls_that_cannot_be(changes, error, text):
     assert layer(**ZEROS)[0].shape == (5, 2, 8)
 
 
+def test_sizes_beyond_any_memory(random):
+    with pytest.raises(ValueError, match=re.escape("more than 2^63 elements")):
+        mha.MultiheadAttention(2**40, 2)
+    layer, x = small(random)
+    endless = np.broadcast_to(x[:, :1], (2, 2**50, 12))
+    for need_weights in (True, False):
+        with pytest.raises(MemoryError):
+            layer(x, endless, endless, need_weights=need_weights)
+    assert layer(x, x, x)[0].shape == x.shape
+
+
 def test_is_causal_is_a_hint_and_the_mask_decides(random):
     layer, x = small(random)
     mask = random.random((5, 5)) < 0.3

@@ -33,8 +33,9 @@ struct HeadsTensor {
   HeadsTensor(Arena& arena, DType dtype, Dims shape) {
     const Index width = shape[2] * shape[3];
     const Index row = padded_row(width, dtype);
+    const Index bytes = element_count({shape[0], shape[1], row * static_cast<Index>(size_of(dtype))});  // throws beyond 63 bits
     const Index length = std::max<Index>(shape[1], 1);  // no stride 0 where there are no rows
-    void* data = arena.take<std::byte>(shape[0] * shape[1] * row * static_cast<Index>(size_of(dtype)));
+    void* data = arena.take<std::byte>(bytes);
     heads = TensorView(data, dtype, shape, {length * row, row, shape[3], 1});
     rows = TensorView(data, dtype, {shape[0], shape[1], width}, {length * row, row, 1});
   }

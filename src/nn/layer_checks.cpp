@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -210,6 +211,8 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.weights), "layer: y overlaps weights");
   MHA_CHECK(ShapeError, inputs.temperature > 0 && std::isfinite(inputs.temperature), "layer: temperature is ", inputs.temperature,
             ", must be finite and above 0");
+  MHA_CHECK(ShapeError, call.kv_len <= std::numeric_limits<Index>::max() - config.appended_keys(), "layer: key has length ", call.kv_len,
+            ", which leaves no room for ", config.appended_keys(), " more");
   call.keys = call.kv_len + config.appended_keys();
   MHA_CHECK(ShapeError, inputs.kv_lengths.empty() || call.keys == call.kv_len, "layer: kv_lengths has ", inputs.kv_lengths.size(),
             " entries, but ", config.appended_keys(), " keys are appended, which lie beyond them: hide keys by allowed");

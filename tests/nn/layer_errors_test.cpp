@@ -236,6 +236,17 @@ TEST_F(LayerCalls, AppendedKeysCountAsKeys) {
   EXPECT_EQ(message(in), "layer: kv_lengths has 2 entries, but 2 keys are appended, which lie beyond them: hide keys by allowed");
 }
 
+// Views with stride 0 may be longer than any memory: sizes beyond 63 bits are refused, never cut to what fits.
+TEST_F(LayerCalls, KeysWithoutEnd) {
+  config = {.d_model = 12, .heads = 4, .learned_key = true, .zero_key = true};
+  make_layers();
+  for (const Index length : {Index{1} << 58, (Index{1} << 58) - 2, Index{1} << 61, std::numeric_limits<Index>::max()}) {
+    MhaInputs in = {.x = x, .key = ConstTensorView(x.view().data, DType::F32, {2, length, 12}, {0, 0, 1})};
+    EXPECT_THROW(fused.forward(in, {.y = y}, workspace), ShapeError) << length;
+    EXPECT_THROW(naive.forward(in, {.y = y}, workspace), ShapeError) << length;
+  }
+}
+
 // A causal mask with q_len 5 and 7 keys: the alignment must be said.
 TEST_F(LayerCalls, AlignmentIsNotGuessed) {
   config.attention.mask = causal();

@@ -12,6 +12,7 @@
 #include "mha/version.h"
 #include "mha/workspace.h"
 #include "model.h"
+#include "openmp.h"
 
 namespace nb = nanobind;
 
@@ -43,4 +44,5 @@ NB_MODULE(_core, module) {
   mha::python::bind_layer(module);
   mha::python::bind_model(module);
   mha::python::bind_files(module);
+  mha::python::bind_openmp(module);
 }

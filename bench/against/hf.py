@@ -91,7 +91,12 @@ def attention_calls(models, inputs):
         interface = transformers.AttentionInterface()
         name, taken = model.config._attn_implementation, []
         function = interface[name]
-        transformers.AttentionInterface.register(name, lambda *args, **options: (taken.append((args, options)), function(*args, **options))[1])
+
+        def take(*args, function=function, taken=taken, **options):
+            taken.append((args, options))
+            return function(*args, **options)
+
+        transformers.AttentionInterface.register(name, take)
         with torch.inference_mode():
             model(**inputs)
         transformers.AttentionInterface.register(name, function)
@@ -106,8 +111,8 @@ def row_of(label, sides, chosen):
     low, median, high = (float(x) for x in result.quartiles())
     row = {"case": label, "ms": float(np.median(outcome.seconds())) * 1e3, "ratio": [low, median, high], "clock": result.clock,
            "error": result.error}
-    print(f"{label:<44} {row['ms']:9.2f}{'w' if result.clock == 'wall' else ' '} {median:6.2f} [{low:.2f} {high:.2f}]  error {result.error:.0e}"
-          f"{'' if result.error <= LIMIT else '  DISAGREES'}{'  <' if median < 1 else ''}", flush=True)
+    print(f"{label:<44} {row['ms']:9.2f}{'w' if result.clock == 'wall' else ' '} {median:6.2f} [{low:.2f} {high:.2f}]  "
+          f"error {result.error:.0e}{'' if result.error <= LIMIT else '  DISAGREES'}{'  <' if median < 1 else ''}", flush=True)
     return row
 
 
@@ -126,7 +131,8 @@ def main():
     torch.set_num_threads(chosen.threads)
     transformers.utils.logging.disable_progress_bar()
     print(f"CPU      {cpu_model()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start; mha uses {mha.current_isa()}")
-    print(f"sides    transformers {transformers.__version__}, torch {torch.__version__}, f32, {chosen.threads} threads, {chosen.rounds} rounds in turn")
+    print(f"sides    transformers {transformers.__version__}, torch {torch.__version__}, f32, {chosen.threads} threads, "
+          f"{chosen.rounds} rounds in turn")
     print(f"\n{'forward pass':<44} {'ms':>9}  sdpa / mha, median [quartiles]: above 1 mha is faster; w: wall time", flush=True)
     rows, models, made = [], None, None
     for case in CASES:

@@ -96,8 +96,8 @@ class Capture:
     pieces: dict[str, list[list[str]]]
     """Per array of tokens, the vocabulary's strings; empty where no tokenizer was given."""
     tokens: dict[str, npt.NDArray[Any]]
-    """"tokens" [batch, length], i64; perhaps "tokens.mask" (bool, True = no padding), "tokens.offsets" [batch, length, 2] (characters of the
-    text), "tokens.words" (number of the word, -1: none); the same of "decoder_tokens"."""
+    """"tokens" [batch, length], i64; perhaps "tokens.mask" (bool, True = no padding), "tokens.offsets" [batch, length, 2] (characters of
+    the text), "tokens.words" (number of the word, -1: none); the same of "decoder_tokens"."""
     layers: list[CapturedLayer]
     """In the order of their calls."""
 

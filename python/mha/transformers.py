@@ -287,7 +287,7 @@ def _collected() -> Iterator[str]:
 
 
 def _wants_weights(kwargs: dict[str, Any]) -> bool:
-    """Whether the caller of the model asked for attentions. Most models hand the wish on; the rest leave it with transformers' collector."""
+    """Whether the caller of the model asked for attentions. Most models hand the wish on; the rest leave it with the collector."""
     if torch.compiler.is_compiling():
         return bool(kwargs.get("output_attentions"))
     return bool(kwargs.get("output_attentions")) or any(name.endswith("attentions") for name in _collected())

@@ -30,9 +30,10 @@ ENCODERS = {
                                                            "cls_token_id": 1, "sep_token_id": 2}),
 }
 PAIRS = {  # encoder and decoder
-    "bart": ("BartModel", "BartConfig", {"vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48,
-                                         "decoder_ffn_dim": 48, "encoder_attention_heads": 4, "decoder_attention_heads": 4, **TOKENS,
-                                         "decoder_start_token_id": 2, "forced_eos_token_id": None, "init_std": 0.3}),
+    "bart": ("BartModel", "BartConfig", {
+        "vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_start_token_id": 2, "forced_eos_token_id": None,
+        "init_std": 0.3, **TOKENS}),
     "t5": ("T5Model", "T5Config", {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4,
                                    "decoder_start_token_id": 0}),
 }

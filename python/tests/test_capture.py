@@ -66,7 +66,8 @@ def test_every_rectangle_of_every_head(random, path, name):
     capture = mha.capture(model, {"input_ids": ids, "attention_mask": mask}, path)
     same_weights(random, capture.layers, expected, mask)
     assert capture.architecture == type(model).__name__ and capture.texts is None and capture.pieces == {}
-    assert np.array_equal(capture.tokens["tokens"], ids.numpy()) and np.array_equal(capture.tokens["tokens.mask"], mask.numpy().astype(bool))
+    assert np.array_equal(capture.tokens["tokens"], ids.numpy())
+    assert np.array_equal(capture.tokens["tokens.mask"], mask.numpy().astype(bool))
     assert all(layer.queries == layer.keys == "tokens" and layer.v is None for layer in capture.layers)
 
 

@@ -135,7 +135,8 @@ def test_generation(name, cache):
     model = build(DECODERS[name])
     ids, mask = batch(length=9)
     ids, mask = ids[[0, 2]], mask[[0, 2]]
-    options = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": cache, "return_dict_in_generate": True, "output_logits": True}
+    options = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": cache, "return_dict_in_generate": True,
+               "output_logits": True}
     expected = model.generate(input_ids=ids, attention_mask=mask, **options)
     model.set_attn_implementation("mha")
     ours = model.generate(input_ids=ids, attention_mask=mask, **options)

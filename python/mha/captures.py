@@ -43,37 +43,46 @@ class CapturedLayer:
 
     name: str
     """The module, as the model calls it."""
-    q: npt.NDArray[Any]
-    """[batch, heads, q_len, head_dim], as scored: after norms and rotary embedding. f32, f16 or bf16 (ml_dtypes)."""
-    k: npt.NDArray[Any]
-    """[batch, kv_heads, kv_len, head_dim]."""
-    v: npt.NDArray[Any] | None
-    """[batch, kv_heads, kv_len, value_dim], where it was asked for."""
-    lse: npt.NDArray[np.float32]
-    """[batch, heads, q_len]: natural log of the softmax denominator, a sink included; -inf for a row that sees nothing."""
-    scale: float
-    softcap: float | None
-    causal: bool
-    window: tuple[int, int] | None
-    """(left, right), -1: no limit."""
-    align: str
-    """Where query 0 sits for causal and window: "top_left" or "bottom_right"."""
-    sinks: npt.NDArray[Any] | None
-    """[heads]."""
-    allowed: npt.NDArray[np.bool_] | None
-    """[batch | 1, heads | 1, q_len | 1, kv_len | 1], True = may attend."""
-    bias: npt.NDArray[Any] | None
-    """The same shape: added to the scores."""
     queries: str | None
     """Which tokens the queries are: "tokens" or "decoder_tokens"; None: unknown."""
     keys: str | None
     """Which tokens the keys are."""
+    ready: npt.NDArray[Any] | None = None
+    """[batch, heads, q_len, kv_len]: weights, where the file holds them instead of what they are made of; all below is then absent."""
+    q: npt.NDArray[Any] | None = None
+    """[batch, heads, q_len, head_dim], as scored: after norms and rotary embedding. f32, f16 or bf16 (ml_dtypes)."""
+    k: npt.NDArray[Any] | None = None
+    """[batch, kv_heads, kv_len, head_dim]."""
+    v: npt.NDArray[Any] | None = None
+    """[batch, kv_heads, kv_len, value_dim], where it was asked for."""
+    lse: npt.NDArray[np.float32] | None = None
+    """[batch, heads, q_len]: natural log of the softmax denominator, a sink included; -inf for a row that sees nothing."""
+    scale: float | None = None
+    softcap: float | None = None
+    causal: bool = False
+    window: tuple[int, int] | None = None
+    """(left, right), -1: no limit."""
+    align: str = "top_left"
+    """Where query 0 sits for causal and window: "top_left" or "bottom_right"."""
+    sinks: npt.NDArray[Any] | None = None
+    """[heads]."""
+    allowed: npt.NDArray[np.bool_] | None = None
+    """[batch | 1, heads | 1, q_len | 1, kv_len | 1], True = may attend."""
+    bias: npt.NDArray[Any] | None = None
+    """The same shape: added to the scores."""
 
     def weights(
         self, head: int, batch: int = 0, queries: Sequence[int] | None = None, keys: Sequence[int] | None = None
     ) -> npt.NDArray[np.float32]:
         """Exact weights (before dropout) of a rectangle of a head's table, [queries, keys]: `queries`, `keys` are (begin, end), None: all.
         Any size of model and text: only the rectangle is computed. ValueError."""
+        if self.ready is not None:
+            sizes = self.ready.shape
+            if not (0 <= batch < sizes[0] and 0 <= head < sizes[1]):
+                raise ValueError(f"batch {batch}, head {head}: {self.name} has {sizes[0]} and {sizes[1]}")
+            rows, columns = layer._range(queries, sizes[2], "queries"), layer._range(keys, sizes[3], "keys")
+            return self.ready[batch, head, slice(*rows), slice(*columns)].astype(np.float32)
+        assert self.q is not None and self.k is not None
         mask = _core.causal() if self.causal else _core.Mask()
         if self.window is not None:
             mask = mask & _core.window(*self.window)
@@ -114,7 +123,7 @@ def load_capture(path: _Path) -> Capture:
     try:
         layers = [_read_layer(file, index, said) for index, said in enumerate(json.loads(metadata["layers"]))]
         texts, pieces = json.loads(metadata.get("texts", "null")), json.loads(metadata.get("pieces", "{}"))
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{name}: its metadata is no capture's: {type(error).__name__}: {error}") from error
     tokens = {key: _tensor(file, key) for key in file.names() if key.partition(".")[0] in ("tokens", "decoder_tokens")}
     return Capture(metadata.get("model", ""), metadata.get("architecture", ""), texts, pieces, tokens, layers)
@@ -122,21 +131,40 @@ def load_capture(path: _Path) -> Capture:
 
 def _tensor(file: _core.SafetensorsFile, name: str) -> Any:
     array = np.asarray(file.tensor(name))
-    return array.view(_arrays._numpy_dtype("bf16")) if file.dtype(name) == "BF16" else array
+    if file.dtype(name) != "BF16":
+        return array
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError as error:
+        raise ImportError(f"{name} is bf16, which NumPy knows by the package ml_dtypes: it is not installed") from error
+    return array.view(bfloat16)
 
 
 def _read_layer(file: _core.SafetensorsFile, index: int, said: dict[str, Any]) -> CapturedLayer:
+    names, prefix = set(file.names()), f"layers.{index}."
+    name, queries, keys = str(said["name"]), said["queries"], said["keys"]
+    if prefix + "weights" in names:
+        return CapturedLayer(name, queries, keys, ready=_of_rank(name, 4, _tensor(file, prefix + "weights")))
+
     def named(role: str) -> Any:
         return None if said[role] is None else _tensor(file, said[role])
 
-    parts = {part: _tensor(file, f"layers.{index}.{part}") for part in ("q", "k", "lse")}
-    values = f"layers.{index}.v"
-    if any(array.ndim != rank for array, rank in zip(parts.values(), (4, 4, 3))):
-        raise ValueError(f"{said['name']}: q, k and lse have shapes {', '.join(str(list(array.shape)) for array in parts.values())}")
+    window = said["window"]
+    if window is not None:
+        left, right = (int(bound) for bound in window)
+        window = (left, right)
     return CapturedLayer(
-        name=said["name"], **parts, v=_tensor(file, values) if values in file.names() else None, scale=float(said["scale"]),
-        softcap=said["softcap"], causal=bool(said["causal"]), window=None if said["window"] is None else tuple(said["window"]),
-        align=said["align"], sinks=named("sinks"), allowed=named("allowed"), bias=named("bias"), queries=said["queries"], keys=said["keys"])
+        name, queries, keys, q=_of_rank(name, 4, _tensor(file, prefix + "q")), k=_of_rank(name, 4, _tensor(file, prefix + "k")),
+        v=_of_rank(name, 4, _tensor(file, prefix + "v")) if prefix + "v" in names else None,
+        lse=_of_rank(name, 3, _tensor(file, prefix + "lse")), scale=float(said["scale"]),
+        softcap=None if said["softcap"] is None else float(said["softcap"]), causal=bool(said["causal"]), window=window,
+        align=str(said["align"]), sinks=named("sinks"), allowed=named("allowed"), bias=named("bias"))
+
+
+def _of_rank(name: str, rank: int, array: Any) -> Any:
+    if array.ndim != rank:
+        raise ValueError(f"{name}: an array has shape {list(array.shape)}, {rank} axes are wanted")
+    return array
 
 
 # --- writing

@@ -20,7 +20,6 @@ transformers = pytest.importorskip("transformers")
 from mha import _core  # noqa: E402
 from models import DECODERS, ENCODERS, PAIRS, batch, build  # noqa: E402
 from safetensors import safe_open  # noqa: E402
-from safetensors.numpy import save_file  # noqa: E402
 
 LIMIT = 1e-5
 TEXT = "The man saw the astronomer with a telescope."
@@ -155,32 +154,6 @@ def test_the_documented_lines(path):
     names = {"path": str(path), "layer": 1, "head": 2, "entry": 1}
     exec(lines, names)
     assert np.abs(names["weights"] - layer.weights(2, 1)).max() <= LIMIT
-
-
-def test_files_of_others(random, path):
-    """A file written by hand, from NumPy: one layer of q, k and lse, one of ready weights."""
-    q, k, v = (random.standard_normal((2, heads, length, 8), dtype=np.float32) for heads, length in ((4, 5), (2, 9), (2, 9)))
-    out = mha.scaled_dot_product_attention(q, k, v, enable_gqa=True, window=(3, 1), causal_align="bottom_right", softcap=2.0,
-                                           return_lse=True, return_weights=True)
-    shared = {"queries": "tokens", "keys": None}
-    layers = [
-        {"name": "first", "scale": 8**-0.5, "softcap": 2.0, "causal": False, "window": [3, 1], "align": "bottom_right", "sinks": None,
-         "allowed": None, "bias": None, **shared},
-        {"name": "second", **shared},
-    ]
-    arrays = {"layers.0.q": q, "layers.0.k": k, "layers.0.lse": out.lse, "layers.1.weights": out.weights.astype(np.float16)}
-    metadata = {"format": "mha.capture", "version": "1", "layers": json.dumps(layers)}
-    save_file(arrays, path, metadata)
-    first, second = mha.load_capture(path).layers
-    assert np.abs(first.weights(3, 1) - out.weights[1, 3]).max() <= LIMIT
-    assert np.array_equal(second.weights(3, 1, (1, 4), (2, 9)), out.weights[1, 3, 1:4, 2:9].astype(np.float16).astype(np.float32))
-    for head, batch, queries in ((4, 0, None), (0, 2, None), (-1, 0, None), (0, 0, (0, 6)), (0, 0, (3, 2))):
-        for layer in (first, second):
-            with pytest.raises(ValueError):
-                layer.weights(head, batch, queries)
-    save_file({**arrays, "layers.0.lse": out.lse[0], "layers.0.q": q}, path, metadata)
-    with pytest.raises(ValueError, match="first: an array has shape .4, 5."):
-        mha.load_capture(path)
 
 
 def test_text_and_tokens(path):

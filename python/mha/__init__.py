@@ -10,12 +10,15 @@ import sys
 from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
                        segments, window)
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
+from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 
 __all__ = [
     "AttentionOutputs",
+    "Capture",
+    "CapturedLayer",
     "Encoding",
     "LayerOutputs",
     "Mask",
@@ -29,9 +32,11 @@ __all__ = [
     "alibi_slopes",
     "attention_forward",
     "attention_weights",
+    "capture",
     "causal",
     "chunk",
     "current_isa",
+    "load_capture",
     "max_threads",
     "prefix",
     "scaled_dot_product_attention",

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mha import _arrays, attention
+from mha import _arrays, _core, attention
 from mha.attention import AttentionOutputs, Call, RowStatistics
 
 _SCHEMA = (
@@ -100,3 +100,5 @@ _registered = torch.library.custom_op(
     "mha::scaled_dot_product_attention", _operator, mutates_args=(), device_types="cpu", schema=_SCHEMA,
     tags=(torch.Tag.nondeterministic_seeded,))
 _registered.register_fake(_fake)
+
+_core.share_openmp()  # torch's threads stay awake for a while after each of its operators: those of another pool would have to wait for them

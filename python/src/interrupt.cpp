@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "mha/error.h"
+#include "openmp.h"
 
 namespace mha::python {
 
@@ -37,6 +38,10 @@ class Watched {
             .stop = [](void* context) { return static_cast<Watched*>(context)->stopped(); }};
   }
 
+  /// Whether this is how `executor` computes.
+  bool wraps(const Executor& executor) const {
+    return inner_.parallel_for == executor.parallel_for && inner_.concurrency == executor.concurrency;
+  }
   void start() {
     caller_ = std::this_thread::get_id();
     stopped_ = false;
@@ -79,14 +84,13 @@ struct Lane {
 
 Executor executor_for(std::optional<Index> threads) {
   Executor executor = default_executor();
-  if (!threads) return executor;
-  if (*threads < 1 || *threads > executor.concurrency) {
+  if (threads && (*threads < 1 || *threads > executor.concurrency)) {
     throw ShapeError("num_threads is " + std::to_string(*threads) + ", must be 1 to " + std::to_string(executor.concurrency) +
                      ", the cores this process may use");
   }
-  if (*threads == 1) return serial_executor();
-  executor.concurrency = static_cast<int>(*threads);
-  return executor;
+  if (threads) executor.concurrency = static_cast<int>(*threads);
+  if (executor.concurrency == 1) return serial_executor();
+  return openmp_executor(executor.concurrency).value_or(executor);
 }
 
 }  // namespace
@@ -99,7 +103,7 @@ void compute(std::optional<Index> threads, const std::function<void(Workspace&)>
   if (lane != nullptr && lane->busy) {
     own = std::make_unique<Lane>(executor);
     lane = own.get();
-  } else if (lane == nullptr || lane->workspace.executor().concurrency != executor.concurrency) {
+  } else if (lane == nullptr || !lane->watched.wraps(executor)) {
     kept = std::make_unique<Lane>(executor);
     lane = kept.get();
   }

@@ -5,12 +5,14 @@
 
 #include "arrays.h"
 #include "attention.h"
+#include "files.h"
 #include "layer.h"
 #include "mha/cpu.h"
 #include "mha/error.h"
 #include "mha/version.h"
 #include "mha/workspace.h"
 #include "model.h"
+#include "openmp.h"
 
 namespace nb = nanobind;
 
@@ -41,4 +43,6 @@ NB_MODULE(_core, module) {
   mha::python::bind_attention(module);
   mha::python::bind_layer(module);
   mha::python::bind_model(module);
+  mha::python::bind_files(module);
+  mha::python::bind_openmp(module);
 }

@@ -11,9 +11,10 @@ from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alib
                        segments, window)
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
-from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
+from mha.layer import LayerOutputs, MultiHeadAttention
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
+from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
 
 __all__ = [
     "AttentionOutputs",
@@ -29,8 +30,11 @@ __all__ = [
     "Trace",
     "Transformer",
     "TransformerConfig",
+    "WeightsMap",
     "alibi_slopes",
     "attention_forward",
+    "attention_map",
+    "attention_received",
     "attention_weights",
     "capture",
     "causal",

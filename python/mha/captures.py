@@ -1,6 +1,6 @@
 """Captures: q, k, lse and tokens of every head of a Hugging Face model in one safetensors file, and what any head weighs, from that file.
 
-    mha.capture(model, "The man saw the astronomer with a telescope", "telescope.safetensors", tokenizer=tokenizer)
+    mha.capture(model, "The man saw the astronomer with a telescope", "telescope.safetensors")
     weights = mha.load_capture("telescope.safetensors").layers[5].weights(head=11)
 
 The layout is docs/formats.md's, and `mha serve --tensors` reads it. `capture` wants torch and transformers, `load_capture` only NumPy.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mha import _arrays, _core, layer
+from mha import _arrays, _core, tables
 
 if TYPE_CHECKING:
     import torch
@@ -80,13 +80,13 @@ class CapturedLayer:
             sizes = self.ready.shape
             if not (0 <= batch < sizes[0] and 0 <= head < sizes[1]):
                 raise ValueError(f"batch {batch}, head {head}: {self.name} has {sizes[0]} and {sizes[1]}")
-            rows, columns = layer._range(queries, sizes[2], "queries"), layer._range(keys, sizes[3], "keys")
+            rows, columns = tables.range_of(queries, sizes[2], "queries"), tables.range_of(keys, sizes[3], "keys")
             return self.ready[batch, head, slice(*rows), slice(*columns)].astype(np.float32)
         assert self.q is not None and self.k is not None
         mask = _core.causal() if self.causal else _core.Mask()
         if self.window is not None:
             mask = mask & _core.window(*self.window)
-        return layer.attention_weights(
+        return tables.attention_weights(
             self.q.swapaxes(1, 2), self.k.swapaxes(1, 2), self.lse, head, batch, queries, keys, allowed=self.allowed, bias=self.bias,
             mask=mask, align=self.align, scale=self.scale, softcap=self.softcap,
             sink_logits=None if self.sinks is None else self.sinks.astype(np.float32))
@@ -182,14 +182,15 @@ def capture(
     every call of attention into one safetensors file, laid out as docs/formats.md says. The model computes with this library meanwhile and
     is left as it was.
 
-    inputs: a text or several (they want the tokenizer), token ids [batch, length] or [length], or the model's keyword arguments.
-    tokenizer: also names the pieces of given ids. values: also writes v.
+    inputs: a text or several, token ids [batch, length] or [length], or the model's keyword arguments.
+    tokenizer: of texts, and to name the pieces of given ids. None: for texts the one beside the model, where it was loaded from.
+    values: also writes v.
 
     Returns the capture, as load_capture gives it. The file is written at once or not at all. Raises OSError where it cannot be written
-    (before the model runs), ValueError for text without a tokenizer, a model in training, f64, or one that does not go through the
+    (before the model runs), ValueError for text where no tokenizer is known, a model in training, f64, or one that does not go through the
     attention interface of transformers, TypeError for what is no model of transformers; and whatever the model raises."""
     name = _place(path)
-    given = _inputs(inputs, tokenizer)
+    given = _inputs(inputs, tokenizer, getattr(model, "name_or_path", ""))
     calls = _observe(model, given.arguments)
     writer = _Writer(model, given, values)
     for call in calls:
@@ -215,7 +216,8 @@ class _Inputs:
     tokens: dict[str, Any]  # what the file has of them, as in Capture
 
 
-def _inputs(inputs: Any, tokenizer: PreTrainedTokenizerBase | None) -> _Inputs:
+def _inputs(inputs: Any, tokenizer: PreTrainedTokenizerBase | None, origin: str) -> _Inputs:
+    """`origin`: where the model was loaded from; empty where it was made."""
     import torch
 
     texts = [inputs] if isinstance(inputs, str) else None
@@ -223,7 +225,11 @@ def _inputs(inputs: Any, tokenizer: PreTrainedTokenizerBase | None) -> _Inputs:
         texts = list(inputs)
     if texts is not None:
         if tokenizer is None:
-            raise ValueError("inputs are text, which wants a tokenizer: capture(model, text, path, tokenizer=tokenizer)")
+            if not origin:
+                raise ValueError("inputs are text, which wants a tokenizer: capture(model, text, path, tokenizer=tokenizer)")
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(origin)
         encoded = tokenizer(texts, return_tensors="pt", padding=len(texts) > 1, return_offsets_mapping=tokenizer.is_fast)
         offsets = encoded.pop("offset_mapping", None)
         found = _Inputs(dict(encoded), texts, tokenizer, {})

@@ -1,14 +1,12 @@
-"""The library's own layer, `MultiHeadAttention`, and `attention_weights`: axes, masks and names as in the C++ headers.
+"""The library's own layer, `MultiHeadAttention`: axes, masks and names as in the C++ headers.
 
 torch's layer, with torch's conventions, is `mha.MultiheadAttention` (multihead_attention.py). Used by users; knows nothing of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 
 from mha import _arrays, _core, attention
 from mha._core import Mask, Trace
@@ -147,59 +145,3 @@ class MultiHeadAttention:
 
     def __repr__(self) -> str:
         return f"MultiHeadAttention({', '.join(f'{name}={value}' for name, value in self.config.items())})"
-
-
-def attention_weights(
-    q: Any,
-    k: Any,
-    lse: Any,
-    head: int,
-    batch: int = 0,
-    queries: Sequence[int] | None = None,
-    keys: Sequence[int] | None = None,
-    *,
-    allowed: Any = None,
-    bias: Any = None,
-    kv_lengths: Iterable[int] | None = None,
-    mask: Mask | None = None,
-    align: str = "unset",
-    scale: float | None = None,
-    softcap: float | None = None,
-    sink_logits: Iterable[float] | None = None,
-    alibi_slopes: Iterable[float] | None = None,
-    num_threads: int | None = None,
-) -> npt.NDArray[np.float32]:
-    """Exact weights (before dropout) of a rectangle of one head's table, [queries, keys], f32: recomputed from q, k and the lse that a former
-    call of attention with the same masks and options gave, so no table is ever kept.
-
-    q: [batch, q_len, heads, head_dim]. k: [batch, kv_len, kv_heads, head_dim]. lse: [batch, heads, q_len], f32. Not for f64.
-    queries, keys: (begin, end); None: all. The rest as in MultiHeadAttention. (scaled_dot_product_attention has heads before length: hand
-    its arrays on with those axes exchanged.)
-
-    Raises ValueError or TypeError."""
-    spec = attention.spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
-    arrays = _arrays.read(q, "q"), _arrays.read(k, "k"), _arrays.read(lse, "lse")
-    if len(arrays[0].shape) != 4 or len(arrays[1].shape) != 4:
-        raise ValueError(f"q has shape {list(arrays[0].shape)}, k {list(arrays[1].shape)}: [batch, length, heads, head_dim] is wanted")
-    rows = _range(queries, arrays[0].shape[1], "queries")
-    columns = _range(keys, arrays[1].shape[1], "keys")
-    weights = np.empty((rows[1] - rows[0], columns[1] - columns[0]), np.float32)
-    call = _core.WeightsCall(*arrays, _arrays.read(weights, "weights", writable=True))
-    for name, array in (("allowed", allowed), ("bias", bias)):
-        if array is not None:
-            setattr(call, name, _arrays.read(array, name))
-    call.kv_lengths = attention.lengths_of(kv_lengths, "kv_lengths")
-    region = [attention._integer(batch, "batch"), attention._integer(head, "head"), *rows, *columns]
-    _core.attention_weights(spec, call, region, num_threads)
-    return weights
-
-
-def _range(bounds: Sequence[int] | None, length: int, name: str) -> tuple[int, int]:
-    if bounds is None:
-        return 0, length
-    numbers = [attention._integer(bound, name) for bound in bounds]
-    if len(numbers) != 2:
-        raise ValueError(f"{name} has {len(numbers)} numbers, must be (begin, end)")
-    if not 0 <= numbers[0] <= numbers[1] <= length:
-        raise ValueError(f"{name} is ({numbers[0]}, {numbers[1]}), must lie in 0 to {length}")
-    return numbers[0], numbers[1]

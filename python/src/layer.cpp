@@ -1,4 +1,4 @@
-// Bindings of layer.h and of attention_weights; see layer.h of this folder.
+// Bindings of layer.h; see layer.h of this folder.
 #include "layer.h"
 
 #include <nanobind/ndarray.h>
@@ -183,30 +183,6 @@ nb::dict to_dict(MhaParameters parameters) {
   return arrays;
 }
 
-/// The arrays of attention_weights. lse is [batch, heads, q_len]; the others as in attention.h.
-struct WeightsCall {
-  Array q, k, lse, weights;
-  MaybeArray allowed = {}, bias = {};
-  std::vector<Index> kv_lengths = {};
-};
-
-void run_weights(AttentionSpec spec, const WeightsCall& given, const std::vector<Index>& region, std::optional<Index> num_threads) {
-  const WeightsCall call = given;  // as in run_layer
-  if (region.size() != 6) throw ShapeError("attention_weights: region has " + std::to_string(region.size()) + " numbers, must have 6");
-  if (call.bias) {
-    if (!std::holds_alternative<NoBias>(spec.bias)) throw ShapeError("attention_weights: bias and alibi_slopes are both given");
-    spec.bias = DenseBias{whole(call.bias, "attention_weights")};
-  }
-  const AttentionInputs inputs{.q = whole(call.q, "attention_weights"),
-                               .k = whole(call.k, "attention_weights"),
-                               .allowed = whole(call.allowed, "attention_weights"),
-                               .kv_lengths = call.kv_lengths};
-  const ConstTensorView lse = whole(call.lse, "attention_weights");
-  const TensorView weights = whole_writable(call.weights, "attention_weights");
-  const WeightsRegion where{.batch = region[0], .head = region[1], .queries = {region[2], region[3]}, .keys = {region[4], region[5]}};
-  compute(num_threads, [&](Workspace& workspace) { attention_weights(spec, inputs, lse, where, weights, workspace); });
-}
-
 }  // namespace
 
 ConstTensorView whole(const Array& array, const char* room) {
@@ -315,20 +291,6 @@ void bind_layer(nb::module_& module) {
                    "None = None) "
                    "-> None"),
            "Computes into call.y (and call.weights), without the GIL. ValueError or TypeError before y is written.");
-  nb::class_<WeightsCall>(module, "WeightsCall", "The arrays of attention_weights: q, k as in attention.h, lse [batch, heads, q_len].")
-      .def(
-          "__init__",
-          [](WeightsCall* self, const Array& q, const Array& k, const Array& lse, const Array& weights) {
-            new (self) WeightsCall{.q = q, .k = k, .lse = lse, .weights = weights};
-          },
-          nb::arg("q"), nb::arg("k"), nb::arg("lse"), nb::arg("weights"))
-      .def_rw("allowed", &WeightsCall::allowed, nb::none(), "bool, True = may attend.")
-      .def_rw("bias", &WeightsCall::bias, nb::none(), "Added to the scores.")
-      .def_rw("kv_lengths", &WeightsCall::kv_lengths, "Empty, or one per batch entry.");
-  module.def("attention_weights", &run_weights, nb::arg("spec"), nb::arg("call"), nb::arg("region"), nb::arg("num_threads") = nb::none(),
-             "Exact weights into call.weights [queries, keys]; region: batch, head, first and end of queries, first and end of keys. "
-             "ValueError or "
-             "TypeError.");
 }
 
 }  // namespace mha::python

@@ -11,7 +11,7 @@
 
 namespace mha::python {
 
-/// Adds MhaConfig, LayerCall, MultiHeadAttention, Trace, xavier_parameters and attention_weights to the module.
+/// Adds MhaConfig, LayerCall, MultiHeadAttention, Trace and xavier_parameters to the module.
 void bind_layer(nanobind::module_& module);
 
 /// Takes the GIL, calls hook(trace) or hook(layer, trace) with a Trace of `trace`, and writes back what the hook left in head_out. What the

@@ -13,6 +13,7 @@
 #include "mha/workspace.h"
 #include "model.h"
 #include "openmp.h"
+#include "tables.h"
 
 namespace nb = nanobind;
 
@@ -42,6 +43,7 @@ NB_MODULE(_core, module) {
   mha::python::bind_arrays(module);
   mha::python::bind_attention(module);
   mha::python::bind_layer(module);
+  mha::python::bind_tables(module);
   mha::python::bind_model(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);

@@ -172,7 +172,7 @@ def test_text_and_tokens(path):
     theirs = eager(model, **tokenizer(texts, padding=True, return_tensors="pt")).attentions[5]
     ours = capture.layers[5].weights(11)
     assert np.abs(ours - theirs[0, 11].numpy()).max() <= LIMIT
-    one = mha.capture(model, TEXT, path, tokenizer=tokenizer)
+    one = mha.capture(model, TEXT, path)  # with the tokenizer beside the model
     assert one.tokens["tokens"].shape == (1, 11) and one.layers[0].allowed is None
 
 

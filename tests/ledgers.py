@@ -13,7 +13,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FAULTS = ROOT.parent / "shared" / "known_faults.md"
-TEST_NAME = re.compile(r"\b([A-Z]\w*\.[A-Z]\w*)\b")
+TEST_FILE = re.compile(r"(?:tests|python/tests)/\S+")  # what is a file of tests, as docs/numerics.md quotes it
+TEST_NAME = re.compile(r"\b([A-Z]\w*\.[A-Z]\w*|test_\w+)\b")
 
 
 def tests_of(executable):
@@ -38,6 +39,8 @@ def registered_tests(arguments):
             print(f"skipped: {executable} has not been built, so what {room}/ holds is unknown")
             sys.exit(77)
         tests |= {f"{room}/{name}" for name in tests_of(executable)}
+    for path in (ROOT / "python/tests").glob("test_*.py"):
+        tests |= {f"python/{name}" for name in defined_in(path)}
     return tests
 
 
@@ -84,8 +87,10 @@ def check_faults(tests):
 
 
 def defined_in(path):
-    """Suite.Test that a source file of tests defines."""
-    text = (ROOT / path).read_text()
+    """Suite.Test, or of pytest the function's name, that a source file of tests defines."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if pathlib.Path(path).suffix == ".py":
+        return set(re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE))
     return {f"{suite}.{name}" for suite, name in re.findall(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text, re.MULTILINE)}
 
 
@@ -97,7 +102,7 @@ def check_numerics(tests):
     for number, line in enumerate((ROOT / "docs/numerics.md").read_text().splitlines(), 1):
         at = f"numerics.md:{number}"
         quoted = re.findall(r"`([^`]+)`", line)
-        paths = [word for word in quoted if word.startswith("tests/")]
+        paths = [word for word in quoted if TEST_FILE.fullmatch(word)]
         names = [word for word in quoted if TEST_NAME.fullmatch(word)]
         missing = [path for path in paths if not (ROOT / path).is_file()]
         errors += [f"{at}: {path} is no file" for path in missing]
@@ -105,7 +110,7 @@ def check_numerics(tests):
         if not line.startswith("|") or missing:
             continue
         promises += bool(paths or names)
-        sources = {path: defined_in(path) for path in paths if path.endswith("_test.cpp")}
+        sources = {path: defined_in(path) for path in paths if path.endswith("_test.cpp") or path.startswith("python/")}
         errors += [f"{at}: {name} is not in {' or '.join(sources) or 'any file named there'}"
                    for name in names if not any(name in defined for defined in sources.values())]
         errors += [f"{at}: no test of {path} is named" for path, defined in sources.items() if not defined & set(names)]

@@ -40,8 +40,8 @@ struct AttentionSpec {
   Mask mask = {};
   Align align = Align::Unset;
   Bias bias = NoBias{};
-  std::optional<float> scale = {};      // absent: 1 / sqrt(head_dim of q). 0 means 0.
-  std::optional<float> softcap = {};    // absent: off; scores become cap * tanh(score / cap), cap > 0
+  std::optional<double> scale = {};     // absent: 1 / sqrt(head_dim of q). 0 means 0.
+  std::optional<double> softcap = {};   // absent: off; scores become cap * tanh(score / cap), cap > 0
   std::vector<float> sink_logits = {};  // none, or one per head: exp of it joins the head's denominator and nothing else
   Dropout dropout = {};
 };

@@ -5,7 +5,12 @@
 
 Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) and OSError (files), with the library's text."""
 
+import sys
+
 from mha._core import alibi_slopes, current_isa, max_threads
 from mha.attention import AttentionOutputs, scaled_dot_product_attention
 
 __all__ = ["AttentionOutputs", "alibi_slopes", "current_isa", "max_threads", "scaled_dot_product_attention"]
+
+if "torch" in sys.modules:
+    from mha import _torch as _torch  # registers torch.ops.mha.scaled_dot_product_attention

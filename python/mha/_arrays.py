@@ -14,7 +14,7 @@ from mha import _core
 if TYPE_CHECKING:
     import torch
 
-_NUMPY_DTYPES = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16)}
+_NUMPY_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16)}
 
 
 def is_torch(array: Any) -> TypeGuard[torch.Tensor]:
@@ -41,16 +41,22 @@ def read(array: Any, name: str, writable: bool = False) -> _core.Array:
     if isinstance(array, np.ndarray):
         if isinstance(array, np.ma.MaskedArray):
             raise TypeError(f"{name} is a masked array: give its data, and a boolean attn_mask")
-        if array.dtype.name == "bfloat16":
+        if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
             return _core.Array(array.view(np.uint16), name, writable, "bf16")
         return _core.Array(array, name, writable)
     if is_torch(array):
         refuse_grad(array, name)
         if array.device.type != "cpu":
             raise ValueError(f"{name} is on device {array.device}, must be on cpu")
+        if array.is_neg():  # a view that says "minus" without having computed it
+            if writable:
+                raise ValueError(f"{name} is a lazily negated view: its memory does not hold its numbers")
+            array = array.resolve_neg()
         return _core.Array(array.detach() if array.requires_grad else array, name, writable)
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"{name} is a {type(array).__name__}, must be an array (NumPy, torch, JAX, or anything with DLPack)")
+    if writable and _is_jax(array):  # its DLPack does not say that it must not be written
+        raise ValueError(f"{name} is a JAX array: those are never written, leave {name} out")
     device = array.__dlpack_device__()[0] if hasattr(array, "__dlpack_device__") else 1
     if device != 1:
         raise ValueError(f"{name} is in the memory of DLPack device type {int(device)}, must be in CPU memory (type 1)")
@@ -61,10 +67,11 @@ def _numpy_dtype(dtype: str) -> np.dtype[Any]:
     if dtype != "bf16":
         return _NUMPY_DTYPES[dtype]
     try:
-        import ml_dtypes
+        from ml_dtypes import bfloat16
     except ImportError as error:
         raise TypeError("NumPy knows bf16 by the package ml_dtypes, which is not installed") from error
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found
 
 
 def empty(like: Any, dtype: str, shape: tuple[int, ...]) -> Any:

@@ -1,17 +1,98 @@
-"""What only torch has: its generator, and torch.compile through torch.library. Imported with the first torch tensor, or with torch before mha."""
+"""What only torch has: its generator, and torch.compile and torch.export by way of torch.library. Imported with the first torch tensor, or with
+mha where torch was imported before.
+
+`torch.ops.mha.scaled_dot_product_attention` is the registered operator: the same call with all results, absent ones of shape [0]."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import torch
 
-from mha import attention
+from mha import _arrays, attention
 from mha.attention import AttentionOutputs, Call
+
+_SCHEMA = (
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, "
+    "bool enable_gqa=False, int[]? window=None, float? softcap=None, Tensor? sinks=None, Tensor? alibi_slopes=None, "
+    'str causal_align="top_left", bool return_lse=False, bool return_weights=False, int? seed=None, int? num_threads=None) '
+    "-> (Tensor out, Tensor lse, Tensor weights)"
+)
+_Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def attend(call: Call) -> AttentionOutputs:
-    """attention.attend, with a seed of torch's generator."""
+    """attention.attend for a torch query: at once, or as an operator of the graph where torch is tracing."""
+    if torch.compiler.is_compiling() or not _is_plain(call.query):
+        return _traced(call)
+    return _computed(call)
+
+
+def _computed(call: Call) -> AttentionOutputs:
     if call.seed is None and call.dropout_p > 0:
         call = replace(call, seed=int(torch.randint(2**63 - 1, ())))
     return attention.attend(call)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
+
+
+def _traced(call: Call) -> AttentionOutputs:
+    for name in ("query", "key", "value", "attn_mask", "sinks", "alibi_slopes"):
+        _arrays.refuse_grad(getattr(call, name), name)
+    seed = call.seed if call.seed is None or call.seed < 2**63 else call.seed - 2**64  # the operator's integers have a sign
+    out, lse, weights = torch.ops.mha.scaled_dot_product_attention(
+        call.query, call.key, call.value, call.attn_mask, call.dropout_p, call.is_causal, call.scale, call.enable_gqa,
+        window=None if call.window is None else list(call.window), softcap=call.softcap, sinks=_per_head(call.sinks),
+        alibi_slopes=_per_head(call.alibi_slopes), causal_align=call.causal_align, return_lse=call.return_lse,
+        return_weights=call.return_weights, seed=seed, num_threads=call.num_threads)
+    if call.out is not None:
+        if call.out.shape != out.shape or call.out.dtype != out.dtype:
+            raise ValueError(f"out is {call.out.dtype} {list(call.out.shape)}, must be {out.dtype} {list(out.shape)}")
+        out = call.out.copy_(out)
+    return AttentionOutputs(out, lse if call.return_lse else None, weights if call.return_weights else None)
+
+
+def _per_head(values: Any) -> torch.Tensor | None:
+    return values if values is None or isinstance(values, torch.Tensor) else torch.tensor(values, dtype=torch.float64)
+
+
+def _call(arguments: tuple[Any, ...], options: dict[str, Any]) -> Call:
+    """The operator's arguments as a call: they have its names and its order."""
+    names = [field.name for field in fields(Call)]
+    call = Call(**dict(zip(names, arguments)), **options)
+    return call if call.seed is None else replace(call, seed=call.seed % 2**64)
+
+
+def _operator(*arguments: Any, **options: Any) -> _Results:
+    call = _call(arguments, options)
+    result = _computed(call)
+    absent = [call.query.new_empty(0) for _ in range(2)]
+    return (result.out, absent[0] if result.lse is None else result.lse, absent[1] if result.weights is None else result.weights)
+
+
+def _fake(*arguments: Any, **options: Any) -> _Results:
+    """Shapes, dtypes and strides of the operator's results, from fake tensors."""
+    call = _call(arguments, options)
+    query = call.query
+    shapes = attention.Shapes.of(call, query, call.key, call.value)
+    shape = shapes.out
+    if attention.length_first(query.shape, query.stride()):
+        out = query.new_empty((*shape[:-3], shape[-2], shape[-3], shape[-1])).transpose(-2, -3)
+    else:
+        out = query.new_empty(shape)
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    absent = [query.new_empty(0) for _ in range(2)]
+    return (
+        out,
+        query.new_empty(shapes.lse, dtype=wide) if call.return_lse else absent[0],
+        query.new_empty(shapes.weights, dtype=wide) if call.return_weights else absent[1],
+    )
+
+
+_registered = torch.library.custom_op(
+    "mha::scaled_dot_product_attention", _operator, mutates_args=(), device_types="cpu", schema=_SCHEMA,
+    tags=(torch.Tag.nondeterministic_seeded,))
+_registered.register_fake(_fake)

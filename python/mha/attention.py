@@ -119,11 +119,8 @@ def attend(call: Call) -> AttentionOutputs:
     """The call, computed. Raises as scaled_dot_product_attention does."""
     q, k, v = (_arrays.read(array, name) for array, name in ((call.query, "query"), (call.key, "key"), (call.value, "value")))
     spec = _spec(call)
-    shapes = _Shapes.of(call, q, k, v)
-    if call.out is None:
-        out = _new_out(call, q, shapes)
-    else:
-        out = call.out
+    shapes = Shapes.of(call, q, k, v)
+    out = _new_out(call, q, shapes) if call.out is None else call.out
     arrays = _core.AttentionArrays(
         q.broadcast_to(shapes.full(shapes.heads, *q.shape[-2:])).swap_axes(-2, -3),
         k.broadcast_to(shapes.full(shapes.kv_heads, *k.shape[-2:])).swap_axes(-2, -3),
@@ -146,8 +143,8 @@ def attend(call: Call) -> AttentionOutputs:
     return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shapes:
+@dataclass(slots=True)
+class Shapes:
     """Sizes of a call: what the results look like, and what the library is given."""
 
     batch: Shape  # leading axes as the library sees them: at least one
@@ -159,12 +156,16 @@ class _Shapes:
     value_dim: int
 
     @staticmethod
-    def of(call: Call, q: _core.Array, k: _core.Array, v: _core.Array) -> _Shapes:
-        for array, name in ((q, "query"), (k, "key"), (v, "value")):
-            if len(array.shape) < 2:
-                raise ValueError(f"{name} has shape {list(array.shape)}, must be [..., heads, length, dim]")
-        rank = max(len(array.shape) for array in (q, k, v))
-        full = [(1,) * (max(rank, 4) - len(array.shape)) + tuple(array.shape) for array in (q, k, v)]
+    def of(call: Call, q: Any, k: Any, v: Any) -> Shapes:
+        """Of the call and whatever has the shapes of its query, key and value."""
+        shapes = q_shape, k_shape, v_shape = tuple(q.shape), tuple(k.shape), tuple(v.shape)
+        for shape, name in zip(shapes, ("query", "key", "value")):
+            if len(shape) < 2:
+                raise ValueError(f"{name} has shape {list(shape)}, must be [..., heads, length, dim]")
+        rank = max(len(q_shape), len(k_shape), len(v_shape))
+        if len(q_shape) >= 4 and q_shape[:-2] == k_shape[:-2] == v_shape[:-2]:  # the usual case, without ado
+            return Shapes(q_shape[:-3], q_shape[-3], q_shape[-3], rank, q_shape[-2], k_shape[-2], v_shape[-1])
+        full = [(1,) * (max(rank, 4) - len(shape)) + shape for shape in shapes]
         batch = _broadcast([shape[:-3] for shape in full], "batch axes")
         if call.enable_gqa:
             heads = full[0][-3]
@@ -173,7 +174,7 @@ class _Shapes:
             sizes = [shape[-3] for shape in full]
             (heads,) = _broadcast([(size,) for size in sizes], "heads of query, key and value (enable_gqa=True takes grouped heads)")
             kv_heads = 1 if sizes[1] == sizes[2] == 1 and heads > 0 else heads
-        return _Shapes(batch, heads, kv_heads, rank, q.shape[-2], k.shape[-2], v.shape[-1])
+        return Shapes(batch, heads, kv_heads, rank, q_shape[-2], k_shape[-2], v_shape[-1])
 
     def full(self, *tail: int) -> Shape:
         return (*self.batch, *tail)
@@ -198,10 +199,12 @@ class _Shapes:
 def _broadcast(shapes: list[Shape], what: str) -> Shape:
     result = []
     for sizes in zip(*shapes):
-        wanted = set(sizes) - {1}
-        if len(wanted) > 1:
-            raise ValueError(f"{what} do not broadcast: {' and '.join(str(list(shape)) for shape in shapes)}")
-        result.append(wanted.pop() if wanted else 1)
+        found = 1
+        for size in sizes:  # sizes may be symbols of torch: compared, never hashed
+            if size != 1 and found != 1 and size != found:
+                raise ValueError(f"{what} do not broadcast: {' and '.join(str(list(shape)) for shape in shapes)}")
+            found = found if size == 1 else size
+        result.append(found)
     return tuple(result)
 
 
@@ -210,14 +213,14 @@ def length_first(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     return len(shape) > 2 and shape[-3] > 1 and shape[-2] > 1 and abs(strides[-3]) < abs(strides[-2])
 
 
-def _new_out(call: Call, q: _core.Array, shapes: _Shapes) -> Any:
+def _new_out(call: Call, q: _core.Array, shapes: Shapes) -> Any:
     shape = shapes.out
     if not length_first(q.shape, q.strides):
         return _arrays.empty(call.query, q.dtype, shape)
     return _arrays.empty(call.query, q.dtype, (*shape[:-3], shape[-2], shape[-3], shape[-1])).swapaxes(-2, -3)
 
 
-def _result(array: Any, name: str, dtype: str, shape: Shape, shapes: _Shapes, axes: int = 3) -> _core.Array:
+def _result(array: Any, name: str, dtype: str, shape: Shape, shapes: Shapes, axes: int = 3) -> _core.Array:
     """An array to write to, with axes added in front for the library: [*batch, heads, ...], `axes` of them after batch."""
     result = _arrays.read(array, name, writable=True)
     if tuple(result.shape) != shape:
@@ -227,7 +230,7 @@ def _result(array: Any, name: str, dtype: str, shape: Shape, shapes: _Shapes, ax
     return result.broadcast_to((1,) * (len(shapes.batch) + axes - len(shape)) + shape)
 
 
-def _set_mask(arrays: _core.AttentionArrays, mask: _core.Array, shapes: _Shapes) -> None:
+def _set_mask(arrays: _core.AttentionArrays, mask: _core.Array, shapes: Shapes) -> None:
     """Sizes of 1 stay in the last three axes, which the library broadcasts itself and checks."""
     rank = len(shapes.batch) + 3
     if len(mask.shape) > rank:
@@ -240,11 +243,14 @@ def _set_mask(arrays: _core.AttentionArrays, mask: _core.Array, shapes: _Shapes)
         arrays.bias = mask
 
 
-def _integer(value: Any, name: str) -> int:
+def _integer(value: Any, name: str, most: int = 2**63 - 1) -> int:
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError as error:
         raise TypeError(f"{name} is {value!r}, must be an integer") from error
+    if not -(2**63) <= number <= most:
+        raise ValueError(f"{name} is {number}, which is beyond 64 bits")
+    return number
 
 
 def _number(value: Any, name: str) -> float:
@@ -269,11 +275,14 @@ def _spec(call: Call) -> _core.AttentionSpec:
     spec = _core.AttentionSpec()
     mask = _core.causal() if call.is_causal else _core.Mask()
     if call.window is not None:
-        bounds = [_integer(bound, "window") for bound in call.window]
-        if len(bounds) != 2:
-            raise ValueError(f"window has {len(bounds)} numbers, must be (left, right)")
-        mask = mask & _core.window(*bounds)
+        try:
+            left, right = call.window
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"window is {call.window!r}, must be (left, right)") from error
+        mask = mask & _core.window(_integer(left, "window"), _integer(right, "window"))
     spec.mask = mask
+    if call.causal_align not in ("top_left", "bottom_right"):
+        raise ValueError(f'causal_align is {call.causal_align!r}, must be "top_left" or "bottom_right"')
     spec.align = call.causal_align
     if call.scale is not None:
         spec.scale = _number(call.scale, "scale")
@@ -293,7 +302,7 @@ def _spec(call: Call) -> _core.AttentionSpec:
 def _seed(seed: int | None) -> int:
     if seed is None:
         return int(np.random.randint(2**63, dtype=np.int64))
-    number = _integer(seed, "seed")
-    if not 0 <= number < 2**64:
+    number = _integer(seed, "seed", 2**64 - 1)
+    if number < 0:
         raise ValueError(f"seed is {number}, must be 0 to 2^64 - 1")
     return number

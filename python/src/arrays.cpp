@@ -132,6 +132,18 @@ Array Array::swap_axes(int a, int b) const {
   return swapped;
 }
 
+bool Array::can_join(std::size_t axis) const {
+  Index count = 0;
+  if (__builtin_mul_overflow(shape_[axis], shape_[axis + 1], &count)) return false;
+  return shape_[axis] <= 1 || shape_[axis + 1] == 0 || strides_[axis] == strides_[axis + 1] * shape_[axis + 1];
+}
+
+void Array::join(std::size_t axis) {
+  shape_[axis + 1] *= shape_[axis];
+  shape_.erase(shape_.begin() + static_cast<std::ptrdiff_t>(axis));
+  strides_.erase(strides_.begin() + static_cast<std::ptrdiff_t>(axis));
+}
+
 ConstTensorView Array::view(int rank, const std::vector<Index>& at) const {
   if (rank > this->rank())
     throw ShapeError(name_ + " has shape " + to_string(shape_) + ", must have at least " + std::to_string(rank) + " axes");
@@ -158,14 +170,16 @@ TensorView Array::writable_view(int rank, const std::vector<Index>& at) const {
   return {const_cast<void*>(read_only.data), read_only.dtype, read_only.shape, read_only.strides};
 }
 
+using Numbers = nb::typed<nb::tuple, Index, nb::ellipsis>;  // tuple[int, ...] in the stubs
+
 void bind_arrays(nb::module_& module) {
   nb::class_<Array>(module, "Array", "A strided array in CPU memory, of any rank, that keeps its owner alive. Nothing is copied.")
       .def(nb::init<nb::handle, std::string, bool, const std::optional<std::string>&>(), nb::arg("object"), nb::arg("name"),
            nb::arg("writable") = false, nb::arg("dtype") = nb::none(),
            "Any object with DLPack or the buffer protocol. `dtype=\"bf16\"` re-reads 16-bit integers. ValueError or TypeError otherwise.")
-      .def_prop_ro("shape", [](const Array& array) { return nb::tuple(nb::cast(array.shape())); })
+      .def_prop_ro("shape", [](const Array& array) { return Numbers(nb::cast(array.shape())); })
       .def_prop_ro(
-          "strides", [](const Array& array) { return nb::tuple(nb::cast(array.strides())); }, "In elements.")
+          "strides", [](const Array& array) { return Numbers(nb::cast(array.strides())); }, "In elements.")
       .def_prop_ro(
           "dtype", [](const Array& array) { return name_of(array.dtype()); }, "\"f32\", \"bf16\", \"f16\", \"f64\", \"bool\" or \"i64\".")
       .def("broadcast_to", &Array::broadcast_to, nb::arg("shape"), "The same memory under a larger shape (stride 0). ValueError.")

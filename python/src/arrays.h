@@ -29,6 +29,10 @@ class Array {
   /// Throws ShapeError for an axis that is not there. Negative axes count from the last.
   Array swap_axes(int a, int b) const;
 
+  /// Whether axis `axis` and the next are one axis in memory, and these two as one. `axis` must be one of the first rank - 1.
+  bool can_join(std::size_t axis) const;
+  void join(std::size_t axis);
+
   int rank() const { return static_cast<int>(shape_.size()); }
   const std::vector<Index>& shape() const { return shape_; }
   const std::vector<Index>& strides() const { return strides_; }  // in elements

@@ -24,13 +24,14 @@ struct Operands {
   Array q, k, v, out;
   MaybeArray lse, weights, allowed, bias;
 
-  template <class Fn>
-  void for_each(Fn&& fn) const {
-    for (const Array* array : {&q, &k, &v, &out}) fn(*array, 4);
-    for (const MaybeArray* array : {&weights, &allowed, &bias}) {
+  /// Calls fn(array, the number of axes the library knows) for each that is there.
+  template <class Self, class Fn>
+  static void for_each(Self& self, Fn&& fn) {
+    for (auto* array : {&self.q, &self.k, &self.v, &self.out}) fn(*array, 4);
+    for (auto* array : {&self.weights, &self.allowed, &self.bias}) {
       if (*array) fn(**array, 4);
     }
-    if (lse) fn(*lse, 3);
+    if (self.lse) fn(*self.lse, 3);
   }
 };
 
@@ -49,13 +50,28 @@ std::vector<Index> outer_shape(const Operands& arrays) {
     return std::vector<Index>(array.shape().begin(), array.shape().end() - rank);
   };
   const std::vector<Index> outer = outer_of(arrays.q, 4);
-  arrays.for_each([&](const Array& array, int rank) {
+  Operands::for_each(arrays, [&](const Array& array, int rank) {
     if (outer_of(array, rank) != outer) {
       throw ShapeError("attention: " + array.name() + " has leading axes " + to_string(outer_of(array, rank)) + ", " + arrays.q.name() +
                        " has " + to_string(outer));
     }
   });
   return outer;
+}
+
+/// Leading axes that lie in memory as one with batch become batch: fewer and larger calls.
+void join_outer(Operands& arrays, std::vector<Index>& outer) {
+  const auto can_join = [&] {
+    bool all = !outer.empty();
+    const Index batch = all ? arrays.q.shape()[outer.size()] : 0;
+    Operands::for_each(
+        arrays, [&](const Array& array, int) { all = all && array.shape()[outer.size()] == batch && array.can_join(outer.size() - 1); });
+    return all;
+  };
+  while (can_join()) {
+    Operands::for_each(arrays, [&](Array& array, int) { array.join(outer.size() - 1); });
+    outer.pop_back();
+  }
 }
 
 struct Extent {
@@ -86,7 +102,7 @@ void check_overlaps(const Operands& arrays) {
     if (*array) written.push_back(&**array);
   }
   for (const Array* target : written) {
-    arrays.for_each([&](const Array& other, int) {
+    Operands::for_each(arrays, [&](const Array& other, int) {
       if (target != &other && overlap(*target, other)) throw ShapeError("attention: " + target->name() + " overlaps " + other.name());
     });
   }
@@ -192,9 +208,11 @@ void bind_attention(nb::module_& module) {
       .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.");
   module.def(
       "attention_forward",
-      [](const AttentionSpec& spec, const Operands& arrays, std::optional<Index> num_threads) {
+      [](const AttentionSpec& spec, Operands arrays, std::optional<Index> num_threads) {
         if (arrays.bias && !std::holds_alternative<NoBias>(spec.bias)) throw ShapeError("attention: bias and alibi_slopes are both given");
-        const std::vector<Index> outer = outer_shape(arrays);
+        std::vector<Index> outer = outer_shape(arrays);
+        // What dropout drops goes by the index within a call, which must not depend on strides.
+        if (spec.dropout.probability == 0) join_outer(arrays, outer);
         if (!outer.empty()) check_overlaps(arrays);
         compute(num_threads, [&](Workspace& workspace) { forward_all(spec, arrays, outer, workspace); });
       },

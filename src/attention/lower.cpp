@@ -64,7 +64,7 @@ Problem lower(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   p.group = p.kv_heads == 0 ? 1 : p.heads / p.kv_heads;
   p.kv_len = in.k.size(1);
   p.value_dim = in.v.rank() == 4 ? in.v.size(3) : 0;  // v is absent for attention_weights; one of no elements may have no data
-  p.scale = spec.scale.value_or(1.0F / std::sqrt(static_cast<float>(p.head_dim)));
+  p.scale = spec.scale ? static_cast<float>(*spec.scale) : 1.0F / std::sqrt(static_cast<float>(p.head_dim));
   p.q = operand(in.q);
   p.k = operand(in.k);
   p.v = operand(in.v);

@@ -154,7 +154,7 @@ bool score_tile(const TaskContext& c, const Panel& panel, const KeyTile& tile, S
       const kernels::Rows keys{tile.rows.data + strip.key * tile.rows.stride, tile.rows.stride, strip.count, tile.rows.dim};
       k.scores(keys, panel.queries + first_lane, panel.ld, strip.vectors, scores, final ? out.max + first_lane : nullptr);
     }
-    if (c.p.spec->softcap) k.softcap(scores, panel.ld, strip.vectors, strip.count, *c.p.spec->softcap);
+    if (c.p.spec->softcap) k.softcap(scores, panel.ld, strip.vectors, strip.count, static_cast<float>(*c.p.spec->softcap));
     if (c.p.biased()) add_bias(c, panel, tile, strip, out);
     if (strip.partial) {
       hide(c, panel, strip, out);

@@ -10,6 +10,8 @@ namespace mha::attention {
 
 namespace {
 
+bool finite_as_f32(double value) { return std::isfinite(static_cast<float>(value)); }
+
 bool computable(DType dtype) { return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::Bf16 || dtype == DType::F16; }
 
 void check_rank(const ConstTensorView& view, const char* name, const char* axes) {
@@ -104,9 +106,10 @@ void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
   }
   MHA_CHECK(ShapeError, spec.sink_logits.empty() || spec.sink_logits.size() == heads, "attention: sink_logits has ",
             spec.sink_logits.size(), " entries, q has ", heads, " heads");
-  MHA_CHECK(ShapeError, !spec.softcap || (std::isfinite(*spec.softcap) && *spec.softcap > 0.0F), "attention: softcap is ",
-            spec.softcap.value_or(0.0F), ", must be finite and above 0");
-  MHA_CHECK(ShapeError, !spec.scale || std::isfinite(*spec.scale), "attention: scale is ", spec.scale.value_or(0.0F), ", must be finite");
+  MHA_CHECK(ShapeError, !spec.softcap || (finite_as_f32(*spec.softcap) && static_cast<float>(*spec.softcap) > 0.0F),
+            "attention: softcap is ", spec.softcap.value_or(0.0), ", must be finite and above 0 as f32");
+  MHA_CHECK(ShapeError, !spec.scale || finite_as_f32(*spec.scale), "attention: scale is ", spec.scale.value_or(0.0),
+            ", must be finite as f32");
   MHA_CHECK(ShapeError, spec.dropout.probability >= 0.0F && spec.dropout.probability <= 1.0F, "attention: dropout's probability is ",
             spec.dropout.probability, ", must lie in [0, 1]");
 }

@@ -108,7 +108,7 @@ std::vector<long double> exact_row(Instance& instance, Index b, Index h, Index q
     long double score = 0;
     for (Index d = p.head_dim - 1; d >= 0; --d)
       score += static_cast<long double>(element(instance.q(), b, q, h, d)) * element(instance.k(), b, key, h / p.group, d);
-    score /= std::sqrt(static_cast<long double>(p.head_dim));
+    score *= spec.scale ? static_cast<long double>(*spec.scale) : 1 / std::sqrt(static_cast<long double>(p.head_dim));
     if (spec.softcap) score = *spec.softcap * std::tanh(score / *spec.softcap);
     if (p.bias.has_tensor()) score += element(instance.bias(), b, h, q, key);
     const long double share = std::exp(score);
@@ -123,7 +123,7 @@ std::vector<long double> exact_row(Instance& instance, Index b, Index h, Index q
 TEST(ForwardF64Test, AgreesWithLongDouble) {
   const Problem base = {
       .q_len = 9, .kv_len = 23, .group = 3, .head_dim = 7, .value_dim = 5, .dtype = DType::F64, .align = Align::BottomRight};
-  std::vector<Problem> list(6, base);
+  std::vector<Problem> list(7, base);
   list[0].mask = causal();
   list[1].mask = window(5, 2, 1);
   list[1].softcap = 2.0F;
@@ -131,6 +131,8 @@ TEST(ForwardF64Test, AgreesWithLongDouble) {
   list[3].first_sink = 0.5F;
   list[4].allowed = {true, {}, 0.4};
   list[5].kv_lengths = {4, 0};
+  list[6].scale = 0.3;  // no f32
+  list[6].softcap = 1.1;
   for (const Problem& p : list) {
     Instance instance(p);
     const Results got = run(instance);

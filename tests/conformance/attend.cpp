@@ -89,8 +89,8 @@ class Problem {
   void read_spec() {
     for (const json& rule : description_.value("mask", json::array())) spec_.mask = spec_.mask & rule_of(rule);
     spec_.align = align_of(description_.value("align", "unset"));
-    if (description_.contains("scale")) spec_.scale = description_.at("scale").get<float>();
-    if (description_.contains("softcap")) spec_.softcap = description_.at("softcap").get<float>();
+    if (description_.contains("scale")) spec_.scale = description_.at("scale").get<double>();
+    if (description_.contains("softcap")) spec_.softcap = description_.at("softcap").get<double>();
     const mha::ConstTensorView bias = optional("bias");
     if (bias) spec_.bias = mha::DenseBias{bias};
     if (description_.contains("alibi_slopes")) {

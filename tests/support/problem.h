@@ -64,9 +64,9 @@ struct Problem {
   BiasData bias = {};
   AllowedData allowed = {};
   std::vector<Index> kv_lengths = {};  // empty, or one per batch entry
-  std::optional<float> scale = {};
+  std::optional<double> scale = {};
   Dropout dropout = {};
-  std::optional<float> softcap = {};
+  std::optional<double> softcap = {};
   std::optional<float> first_sink = {};  // logit of head 0; each next head's is 0.7 more. Absent: no sinks
   std::uint64_t seed = 1;
 

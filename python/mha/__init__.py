@@ -7,10 +7,23 @@ Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) an
 
 import sys
 
-from mha._core import alibi_slopes, current_isa, max_threads
-from mha.attention import AttentionOutputs, scaled_dot_product_attention
+from mha._core import Mask, alibi_slopes, causal, chunk, current_isa, max_threads, prefix, segments, window
+from mha.attention import AttentionOutputs, attention_forward, scaled_dot_product_attention
 
-__all__ = ["AttentionOutputs", "alibi_slopes", "current_isa", "max_threads", "scaled_dot_product_attention"]
+__all__ = [
+    "AttentionOutputs",
+    "Mask",
+    "alibi_slopes",
+    "attention_forward",
+    "causal",
+    "chunk",
+    "current_isa",
+    "max_threads",
+    "prefix",
+    "scaled_dot_product_attention",
+    "segments",
+    "window",
+]
 
 if "torch" in sys.modules:
     from mha import _torch as _torch  # registers torch.ops.mha.scaled_dot_product_attention

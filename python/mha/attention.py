@@ -115,6 +115,63 @@ def scaled_dot_product_attention(
     return result if return_lse or return_weights else result.out
 
 
+def attention_forward(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: _core.Mask | None = None,
+    align: str = "unset",
+    allowed: Any = None,
+    bias: Any = None,
+    kv_lengths: Iterable[int] | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink_logits: Iterable[float] | None = None,
+    alibi_slopes: Iterable[float] | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    return_lse: bool = False,
+    return_weights: bool = False,
+    num_threads: int | None = None,
+    out: Any = None,
+) -> AttentionOutputs:
+    """Exact attention under the names and with the axis order of the C++ library: length before heads, masks as rules, nothing broadcast.
+
+    q: [batch, q_len, heads, head_dim]. k: [batch, kv_len, kv_heads, head_dim], heads a multiple of kv_heads. v: [batch, kv_len, kv_heads,
+    value_dim]. One dtype (f32, f64, f16, bf16), any strides, any framework, as scaled_dot_product_attention has it.
+    mask: `mha.causal() & mha.window(255)` and the like. align: "top_left" or "bottom_right", where q_len and kv_len differ and a mask asks.
+    allowed: bool, True = may attend; bias: floats, added. Both [batch | 1, heads | 1, q_len | 1, kv_len | 1].
+    kv_lengths: per batch entry; keys at and beyond it do not exist.
+    scale, softcap, sink_logits, alibi_slopes, num_threads: as in scaled_dot_product_attention. dropout: its probability, by `seed`.
+    out: [batch, q_len, heads, value_dim], to write to.
+
+    Returns AttentionOutputs: out [batch, q_len, heads, value_dim], and where asked for lse [batch, heads, q_len] and weights [batch, heads,
+    q_len, kv_len]. Raises ValueError or TypeError. Not for torch.compile."""
+    spec = spec_of(mask, align, scale, softcap, sink_logits, alibi_slopes)
+    spec.dropout = _number(dropout, "dropout")
+    spec.seed = _seed(seed)
+    queries, keys, values = _arrays.read(q, "q"), _arrays.read(k, "k"), _arrays.read(v, "v")
+    for array, name in ((queries, "q"), (keys, "k"), (values, "v")):
+        if len(array.shape) != 4:
+            raise ValueError(f"{name} has shape {list(array.shape)}, must be [batch, length, heads, dim]")
+    batch, q_len, heads, _ = queries.shape
+    shape = (batch, q_len, heads, values.shape[3])
+    table = (batch, heads, q_len, keys.shape[1])
+    wide = "f64" if queries.dtype == "f64" else "f32"
+    written = _arrays.empty(q, queries.dtype, shape) if out is None else out
+    lse = _arrays.empty(q, wide, table[:3]) if return_lse else None
+    weights = _arrays.empty(q, wide, table) if return_weights else None
+    arrays = _core.AttentionArrays(queries, keys, values, _arrays.read(written, "out", writable=True))
+    for name, given in (("lse", lse), ("weights", weights)):
+        setattr(arrays, name, None if given is None else _arrays.read(given, name, writable=True))
+    for name, given in (("allowed", allowed), ("bias", bias)):
+        setattr(arrays, name, None if given is None else _arrays.read(given, name))
+    arrays.kv_lengths = lengths_of(kv_lengths, "kv_lengths")
+    _core.attention_forward(spec, arrays, None if num_threads is None else _integer(num_threads, "num_threads"))
+    return AttentionOutputs(_arrays.finish(q, written) if out is None else out, _arrays.finish(q, lse), _arrays.finish(q, weights))
+
+
 def attend(call: Call) -> AttentionOutputs:
     """The call, computed. Raises as scaled_dot_product_attention does."""
     q, k, v = (_arrays.read(array, name) for array, name in ((call.query, "query"), (call.key, "key"), (call.value, "value")))
@@ -272,7 +329,6 @@ def _numbers(values: Iterable[Any], name: str) -> list[float]:
 
 
 def _spec(call: Call) -> _core.AttentionSpec:
-    spec = _core.AttentionSpec()
     mask = _core.causal() if call.is_causal else _core.Mask()
     if call.window is not None:
         try:
@@ -280,23 +336,54 @@ def _spec(call: Call) -> _core.AttentionSpec:
         except (TypeError, ValueError) as error:
             raise type(error)(f"window is {call.window!r}, must be (left, right)") from error
         mask = mask & _core.window(_integer(left, "window"), _integer(right, "window"))
-    spec.mask = mask
     if call.causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f'causal_align is {call.causal_align!r}, must be "top_left" or "bottom_right"')
-    spec.align = call.causal_align
-    if call.scale is not None:
-        spec.scale = _number(call.scale, "scale")
-    if call.softcap is not None:
-        spec.softcap = _number(call.softcap, "softcap")
-    if call.sinks is not None:
-        spec.sink_logits = _numbers(call.sinks, "sinks")
-    if call.alibi_slopes is not None:
-        spec.alibi_slopes = _numbers(call.alibi_slopes, "alibi_slopes")
+    spec = spec_of(mask, call.causal_align, call.scale, call.softcap, call.sinks, call.alibi_slopes, "sinks")
     probability = _number(call.dropout_p, "dropout_p")
     spec.dropout = probability
     if probability > 0:
         spec.seed = _seed(call.seed)
     return spec
+
+
+def spec_of(
+    mask: _core.Mask | None,
+    align: str,
+    scale: float | None,
+    softcap: float | None,
+    sink_logits: Iterable[float] | None,
+    alibi_slopes: Iterable[float] | None,
+    sinks_name: str = "sink_logits",
+) -> _core.AttentionSpec:
+    """A specification without dropout, from what users give. ValueError or TypeError."""
+    spec = _core.AttentionSpec()
+    if mask is not None:
+        if not isinstance(mask, _core.Mask):
+            raise TypeError(f"mask is a {type(mask).__name__}, must be a Mask such as mha.causal(); a boolean table is `allowed`")
+        spec.mask = mask
+    if not isinstance(align, str):
+        raise TypeError(f'align is {align!r}, must be "top_left", "bottom_right" or "unset"')
+    spec.align = align
+    if scale is not None:
+        spec.scale = _number(scale, "scale")
+    if softcap is not None:
+        spec.softcap = _number(softcap, "softcap")
+    if sink_logits is not None:
+        spec.sink_logits = _numbers(sink_logits, sinks_name)
+    if alibi_slopes is not None:
+        spec.alibi_slopes = _numbers(alibi_slopes, "alibi_slopes")
+    return spec
+
+
+def lengths_of(lengths: Iterable[int] | None, name: str) -> list[int]:
+    """Whole numbers of any sequence or array; none for None."""
+    if lengths is None:
+        return []
+    listed = lengths.tolist() if hasattr(lengths, "tolist") else lengths
+    try:
+        return [_integer(length, name) for length in listed]
+    except TypeError as error:
+        raise TypeError(f"{name} must hold one integer per batch entry") from error
 
 
 def _seed(seed: int | None) -> int:

@@ -22,7 +22,8 @@ using MaybeArray = std::optional<Array>;
 /// The arrays of one call, [..., batch, length, heads, dim] and [..., batch, heads, q, k].
 struct Operands {
   Array q, k, v, out;
-  MaybeArray lse, weights, allowed, bias;
+  MaybeArray lse = {}, weights = {}, allowed = {}, bias = {};
+  std::vector<Index> kv_lengths = {};
 
   /// Calls fn(array, the number of axes the library knows) for each that is there.
   template <class Self, class Fn>
@@ -132,8 +133,11 @@ void forward_all(AttentionSpec spec, const Operands& arrays, const std::vector<I
   for (std::uint64_t call = 0; any; ++call) {
     spec.dropout.seed = seed_of(seed, call);
     if (arrays.bias) spec.bias = DenseBias{table_view(arrays.bias, at)};
-    const AttentionInputs inputs{
-        .q = arrays.q.view(4, at), .k = arrays.k.view(4, at), .v = arrays.v.view(4, at), .allowed = table_view(arrays.allowed, at)};
+    const AttentionInputs inputs{.q = arrays.q.view(4, at),
+                                 .k = arrays.k.view(4, at),
+                                 .v = arrays.v.view(4, at),
+                                 .allowed = table_view(arrays.allowed, at),
+                                 .kv_lengths = arrays.kv_lengths};
     AttentionOutputs outputs{.out = arrays.out.writable_view(4, at)};
     if (arrays.lse) outputs.lse = arrays.lse->writable_view(3, at);
     if (arrays.weights) outputs.weights = arrays.weights->writable_view(4, at);
@@ -198,21 +202,20 @@ void bind_attention(nb::module_& module) {
       "and bias [..., batch | 1, heads | 1, q | 1, keys | 1]. Leading axes are the same in all.")
       .def(
           "__init__",
-          [](Operands* self, const Array& q, const Array& k, const Array& v, const Array& out) {
-            new (self) Operands{q, k, v, out, {}, {}, {}, {}};
-          },
+          [](Operands* self, const Array& q, const Array& k, const Array& v, const Array& out) { new (self) Operands{q, k, v, out}; },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"))
       .def_rw("lse", &Operands::lse, nb::none(), "Written where given.")
       .def_rw("weights", &Operands::weights, nb::none(), "Written where given, before dropout.")
       .def_rw("allowed", &Operands::allowed, nb::none(), "True = may attend.")
-      .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.");
+      .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.")
+      .def_rw("kv_lengths", &Operands::kv_lengths, "None, or per batch entry: keys at and beyond it do not exist.");
   module.def(
       "attention_forward",
-      [](const AttentionSpec& spec, Operands arrays, std::optional<Index> num_threads) {
+      [](AttentionSpec spec, Operands arrays, std::optional<Index> num_threads) {
         if (arrays.bias && !std::holds_alternative<NoBias>(spec.bias)) throw ShapeError("attention: bias and alibi_slopes are both given");
         std::vector<Index> outer = outer_shape(arrays);
         // What dropout drops goes by the index within a call, which must not depend on strides.
-        if (spec.dropout.probability == 0) join_outer(arrays, outer);
+        if (spec.dropout.probability == 0 && arrays.kv_lengths.empty()) join_outer(arrays, outer);
         if (!outer.empty()) check_overlaps(arrays);
         compute(num_threads, [&](Workspace& workspace) { forward_all(spec, arrays, outer, workspace); });
       },

@@ -322,3 +322,68 @@ def test_the_slopes_of_the_paper():
     assert mha.alibi_slopes(4) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]
     with pytest.raises(ValueError, match="heads"):
         mha.alibi_slopes(0)
+
+
+class TestAttentionForward:
+    """The library's own call: its names, its axis order."""
+
+    @staticmethod
+    def arrays(random, **sizes):
+        return [np.ascontiguousarray(array.swapaxes(1, 2)) for array in problem(random, (2, 4), **sizes)]
+
+    def test_is_the_same_computation(self, random):
+        q, k, v = self.arrays(random, q_len=9, kv_len=12)
+        table, floats = random.random((2, 1, 9, 12)) < 0.8, random.standard_normal((1, 4, 9, 12)).astype(np.float32)
+        heads_first = [array.swapaxes(1, 2) for array in (q, k, v)]
+        for align in ("top_left", "bottom_right"):
+            own = mha.attention_forward(q, k, v, mask=mha.causal() & mha.window(5), align=align, allowed=table, scale=0.4, softcap=2.0,
+                                        sink_logits=[1, 2, 3, 4], dropout=0.3, seed=9, return_lse=True, return_weights=True)
+            torchs = sdpa(*heads_first, table, 0.3, True, 0.4, window=(5, 0), softcap=2.0, sinks=[1, 2, 3, 4], causal_align=align, seed=9,
+                          return_lse=True, return_weights=True)
+            assert np.array_equal(own.out.swapaxes(1, 2), torchs.out)
+            assert np.array_equal(own.lse, torchs.lse) and np.array_equal(own.weights, torchs.weights)
+        assert np.array_equal(mha.attention_forward(q, k, v, bias=floats).out.swapaxes(1, 2), sdpa(*heads_first, floats))
+
+    def test_keys_beyond_kv_lengths_do_not_exist(self, random):
+        q, k, v = self.arrays(random)
+        out = np.full(q.shape[:3] + v.shape[3:], np.nan, np.float32)
+        for lengths in ([4, 9], np.array([4, 9])):
+            assert mha.attention_forward(q, k, v, kv_lengths=lengths, out=out).out is out
+            for b, length in enumerate((4, 9)):
+                alone = mha.attention_forward(q[b:b + 1], k[b:b + 1, :length], v[b:b + 1, :length]).out
+                assert np.array_equal(out[b:b + 1], alone)
+
+    @pytest.mark.parametrize("mask, seen", [
+        (mha.Mask(), lambda i, j: i == i), (mha.causal(), lambda i, j: j <= i), (mha.prefix(3), lambda i, j: (j <= i) | (j < 3)),
+        (mha.chunk(4), lambda i, j: i // 4 == j // 4), (mha.segments([0, 2, 5]), lambda i, j: (i >= 2) * 1 + (i >= 5) == (j >= 2) * 1 + (j >= 5)),
+        (mha.window(2, 1, 1) & mha.causal(), lambda i, j: (j == 0) & (j <= i) | (j >= i - 2) & (j <= i)),
+    ])
+    def test_rules(self, random, mask, seen):
+        q, k, v = self.arrays(random, q_len=9, kv_len=9)
+        heads_first = [array.swapaxes(1, 2) for array in (q, k, v)]
+        found = mha.attention_forward(q, k, v, mask=mask).out.swapaxes(1, 2)
+        exact = oracle.attend(*heads_first, seen=seen(np.arange(9)[:, None], np.arange(9)))[0]
+        oracle.check(found, exact, heads_first[2], "float32", 8)
+
+    @pytest.mark.parametrize("options, error, text", [
+        (dict(mask="causal"), TypeError, "mask is a str, must be a Mask"),
+        (dict(mask=np.ones((7, 9), bool)), TypeError, "mask is a ndarray, must be a Mask"),
+        (dict(mask=mha.causal()), ValueError, "needs align, since batch entry 0 has 7 queries and 9 keys"),
+        (dict(align="left"), ValueError, "left"),
+        (dict(align=None), TypeError, "align is None"),
+        (dict(kv_lengths=[1]), ValueError, "kv_lengths has 1 entries, batch is 2"),
+        (dict(kv_lengths=[1, 10]), ValueError, r"kv_lengths\[1\] is 10, k has length 9"),
+        (dict(kv_lengths=[1.5, 2]), TypeError, "kv_lengths must hold one integer per batch entry"),
+        (dict(allowed=np.ones((7, 9), bool)), ValueError, r"allowed has shape \[7, 9\]"),
+        (dict(bias=np.ones((1, 1, 7, 9), np.int64)), TypeError, "bias is i64"),
+        (dict(out=np.zeros((2, 4, 7, 5), np.float32)), ValueError, r"out has shape \[2, 4, 7, 5\], must be \[2, 7, 4, 5\]"),
+        (dict(seed=-1), ValueError, "seed is -1"),
+    ])
+    def test_refusals(self, random, options, error, text):
+        with pytest.raises(error, match=text):
+            mha.attention_forward(*self.arrays(random), **options)
+
+    def test_ranks(self, random):
+        q, k, v = self.arrays(random)
+        with pytest.raises(ValueError, match=r"q has shape \[7, 4, 8\], must be \[batch, length, heads, dim\]"):
+            mha.attention_forward(q[0], k, v)

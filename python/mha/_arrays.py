@@ -34,6 +34,15 @@ def refuse_grad(array: Any, name: str) -> None:
         raise ValueError(f"{name} requires grad, and mha computes no gradients: use torch.no_grad(), or {name}.detach()")
 
 
+def _refuse_override(tensor: torch.Tensor, name: str) -> None:
+    """TypeError for a class of tensors with a __torch_function__ of its own: such a class says itself what it means, and its memory need not
+    hold that (torch's CausalBias has nothing in it)."""
+    torch = sys.modules["torch"]
+    own = type(tensor).__torch_function__
+    if getattr(own, "__func__", own) not in (torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl):
+        raise TypeError(f"{name} is a {type(tensor).__name__}, must be a plain tensor")
+
+
 def read(array: Any, name: str, writable: bool = False) -> _core.Array:
     """`array` as the library sees it, strides and memory as they are; `name` is what errors call it.
 
@@ -46,6 +55,7 @@ def read(array: Any, name: str, writable: bool = False) -> _core.Array:
         return _core.Array(array, name, writable)
     if is_torch(array):
         refuse_grad(array, name)
+        _refuse_override(array, name)
         if array.device.type != "cpu":
             raise ValueError(f"{name} is on device {array.device}, must be on cpu")
         if array.is_neg():  # a view that says "minus" without having computed it

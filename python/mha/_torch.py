@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from mha import _arrays, attention
 from mha.attention import AttentionOutputs, Call
@@ -24,6 +25,11 @@ _Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 def attend(call: Call) -> AttentionOutputs:
     """attention.attend for a torch query: at once, or as an operator of the graph where torch is tracing."""
+    if isinstance(call.attn_mask, CausalBias):
+        call = _causal(call, call.attn_mask)
+    for name in ("query", "key", "value"):
+        if getattr(getattr(call, name), "is_nested", False):
+            raise TypeError(f"{name} is a nested tensor, must be a dense one (padded, with attn_mask)")
     if torch.compiler.is_compiling() or not _is_plain(call.query):
         return _traced(call)
     return _computed(call)
@@ -33,6 +39,19 @@ def _computed(call: Call) -> AttentionOutputs:
     if call.seed is None and call.dropout_p > 0:
         call = replace(call, seed=int(torch.randint(2**63 - 1, ())))
     return attention.attend(call)
+
+
+def _causal(call: Call, bias: CausalBias) -> Call:
+    """The call with a rule instead of torch's causal_upper_left and causal_lower_right, which have no values in their memory."""
+    if call.is_causal:
+        raise ValueError("attn_mask: CausalBias should not be used with causal=True")
+    sizes, wanted = [bias.seq_len_q, bias.seq_len_kv], [call.query.shape[-2], call.key.shape[-2]]
+    if sizes != wanted:
+        raise ValueError(f"attn_mask is a CausalBias of {sizes}, must be of {wanted}")
+    align = "top_left" if bias.variant == CausalVariant.UPPER_LEFT else "bottom_right"
+    if align != call.causal_align and (call.window is not None or call.alibi_slopes is not None):
+        raise ValueError(f"attn_mask is a CausalBias that is {align}, causal_align is {call.causal_align}")
+    return replace(call, attn_mask=None, is_causal=True, causal_align=align)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

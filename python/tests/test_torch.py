@@ -272,3 +272,39 @@ def test_many_threads_of_torch_tensors():
     for thread in threads:
         thread.join()
     assert not faults
+
+
+@pytest.mark.parametrize("name, align", [("causal_upper_left", "top_left"), ("causal_lower_right", "bottom_right")])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_torchs_causal_biases(name, align, compiled):
+    """Objects of torch.nn.attention.bias are tensors with nothing in their memory: their rule is what they mean."""
+    q, k, v = problem()
+    call = torch.compile(sdpa, backend="eager", fullgraph=True) if compiled else sdpa
+    bias = getattr(torch.nn.attention.bias, name)(7, 9)
+    assert torch.equal(call(q, k, v, bias), sdpa(q, k, v, is_causal=True, causal_align=align))
+    with pytest.raises(ValueError, match="should not be used with causal=True"):
+        sdpa(q, k, v, bias, is_causal=True)
+    with pytest.raises(ValueError, match=r"CausalBias of \[7, 9\], must be of \[7, 8\]"):
+        sdpa(q, k[..., :8, :], v[..., :8, :], bias)
+    if align == "bottom_right":
+        with pytest.raises(ValueError, match="causal_align is top_left"):
+            sdpa(q, k, v, bias, window=(2, 0))
+
+
+def test_classes_that_say_themselves_what_they_mean_are_refused():
+    class Absent(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *arguments, **options):
+            return super().__torch_function__(*arguments, **options)
+
+    q, k, v = problem()
+    mask = torch.zeros(7, 9).as_subclass(Absent)
+    with pytest.raises(TypeError, match="attn_mask is a Absent, must be a plain tensor"):
+        sdpa(q, k, v, mask)
+    with pytest.raises(TypeError, match="key is a Absent, must be a plain tensor"):
+        sdpa(q, k.as_subclass(Absent), v)
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.randn(3, 2, 8), torch.randn(4, 2, 8)], layout=layout)
+        with pytest.raises(TypeError, match="query is a nested tensor"):
+            sdpa(nested, nested, nested)
+    assert torch.equal(sdpa(torch.nn.Parameter(q, requires_grad=False), k, v), sdpa(q, k, v))

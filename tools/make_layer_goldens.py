@@ -7,9 +7,10 @@ Needs torch==2.13.0 (the CPU build) and safetensors. Float64 throughout: weights
 same bytes.
 
 Each file: x [batch, q_len, d_model]; key, value where the attention is across; in_proj_weight [3 * d_model, d_model] or q_proj_weight,
-k_proj_weight, v_proj_weight; in_proj_bias, out_proj.bias where there are biases; out_proj.weight; y and weights (per head). Masks stand in
-this library's terms, not torch's: allowed [1 or batch, 1 or heads, 1 or q_len, kv_len] (True = may attend, where torch's True means
-ignore), bias (float masks, added) of the same shape, kv_lengths [batch]. heads [1]. Metadata, one entry for the order of several is not
+k_proj_weight, v_proj_weight; in_proj_bias, out_proj.bias where there are biases; out_proj.weight; bias_k, bias_v of add_bias_kv; y and
+weights (per head, with a column for each appended key). Masks stand in this library's terms, not torch's: allowed [1 or batch, 1 or heads,
+1 or q_len, keys] (True = may attend, where torch's True means ignore), bias (float masks, added) of the same shape, kv_lengths [batch];
+keys: kv_len and the appended ones, which torch lets every row see. heads [1], zero_key [1] (whether add_zero_attn). Metadata, one entry for the order of several is not
 reproducible: torch's version and the masks it was given.
 """
 import argparse
@@ -73,10 +74,12 @@ def float_table_and_padding(generator, s):
     return {"attn_mask": table, "key_padding_mask": padding}, {"bias": table[None, None] + padding[:, None, None]}
 
 
-def make(name, out, *, d_model, heads, batch=2, q_len=5, kv_len=None, kdim=None, vdim=None, bias=True, mask=None, seed=0):
+def make(name, out, *, d_model, heads, batch=2, q_len=5, kv_len=None, kdim=None, vdim=None, bias=True, mask=None, seed=0,
+         learned_key=False, zero_key=False):
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
-    layer = torch.nn.MultiheadAttention(d_model, heads, bias=bias, kdim=kdim, vdim=vdim, batch_first=True, dtype=torch.float64).eval()
+    layer = torch.nn.MultiheadAttention(d_model, heads, bias=bias, kdim=kdim, vdim=vdim, add_bias_kv=learned_key,
+                                        add_zero_attn=zero_key, batch_first=True, dtype=torch.float64).eval()
     with torch.no_grad():
         for p_name, p in layer.named_parameters():
             p.copy_(draw(*p.shape) * (0.5 if "bias" in p_name else 2.0 / p.shape[-1] ** 0.5))
@@ -86,6 +89,11 @@ def make(name, out, *, d_model, heads, batch=2, q_len=5, kv_len=None, kdim=None,
     key = draw(batch, kv_len, kdim or d_model) if cross else x
     value = draw(batch, kv_len, vdim or d_model) if cross else x
     arguments, tensors = mask(generator, Sizes(batch, heads, q_len, kv_len)) if mask else ({}, {})
+    for name_of_mask, seen_by_all in (("allowed", True), ("bias", 0.0)):
+        if name_of_mask in tensors:
+            tensors[name_of_mask] = torch.nn.functional.pad(tensors[name_of_mask], (0, learned_key + zero_key), value=seen_by_all)
+    if zero_key:
+        tensors["zero_key"] = torch.tensor([1])
     tensors |= {"x": x, "heads": torch.tensor([heads])} | ({"key": key, "value": value} if cross else {})
     with torch.no_grad():
         y, weights = layer(x, key, value, need_weights=True, average_attn_weights=False, **arguments)
@@ -114,6 +122,12 @@ def main():
     make("table_and_padding", out, d_model=16, heads=2, batch=3, q_len=6, mask=bool_table_and_padding, seed=10)
     make("float_padding", out, d_model=12, heads=3, batch=3, q_len=4, kv_len=6, mask=float_table_and_padding, seed=11)
     make("cross_widths_no_bias", out, d_model=20, heads=5, kv_len=6, kdim=13, vdim=17, bias=False, mask=bool_per_head, seed=12)
+    make("learned_key", out, d_model=16, heads=2, q_len=6, learned_key=True, mask=bool_per_head, seed=13)
+    make("zero_key", out, d_model=16, heads=4, q_len=5, zero_key=True, mask=float_table, seed=14)
+    make("appended_keys", out, d_model=18, heads=3, q_len=4, kv_len=7, kdim=11, vdim=13, learned_key=True, zero_key=True,
+         mask=float_table_and_padding, seed=15)
+    make("appended_keys_no_bias", out, d_model=20, heads=5, kv_len=6, bias=False, learned_key=True, zero_key=True,
+         mask=bool_table_and_padding, seed=16)
 
 
 if __name__ == "__main__":

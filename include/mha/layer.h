@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,7 +30,12 @@ struct MhaConfig {
   Index key_width = 0;           // width of the tensor keys are projected from; 0: d_model
   Index value_width = 0;         // width of the tensor values are projected from; 0: key_width
   bool bias = true;              // whether all four projections have one
+  bool learned_key = false;      // whether a learned key and value (weights' learned_k, learned_v) follow those projected from the input
+  bool zero_key = false;         // whether a key and a value of zeros follow, last of all
   AttentionSpec attention = {};  // its dropout acts in training only
+
+  /// Keys that follow those of the input. All that speaks of keys (weights, allowed, bias, mask rules) counts kv_len + appended_keys().
+  Index appended_keys() const { return (learned_key ? 1 : 0) + (zero_key ? 1 : 0); }
 };
 
 /// The config with every 0 replaced by what it stands for. Throws ShapeError, with both numbers, where d_model is not a multiple of heads
@@ -38,33 +44,38 @@ MhaConfig resolved(MhaConfig config);
 
 /// The layer's weights as torch keeps them: [outputs, inputs]. Biases are absent where the config has none. f32, bf16, f16, or all f64.
 struct MhaWeights {
-  ConstTensorView wq;       // [heads * head_dim, d_model]
-  ConstTensorView wk;       // [kv_heads * head_dim, key_width]
-  ConstTensorView wv;       // [kv_heads * head_dim, value_width]
-  ConstTensorView wo;       // [d_model, heads * head_dim]
-  ConstTensorView bq = {};  // [heads * head_dim]
-  ConstTensorView bk = {};  // [kv_heads * head_dim]
-  ConstTensorView bv = {};  // [kv_heads * head_dim]
-  ConstTensorView bo = {};  // [d_model]
+  ConstTensorView wq;              // [heads * head_dim, d_model]
+  ConstTensorView wk;              // [kv_heads * head_dim, key_width]
+  ConstTensorView wv;              // [kv_heads * head_dim, value_width]
+  ConstTensorView wo;              // [d_model, heads * head_dim]
+  ConstTensorView bq = {};         // [heads * head_dim]
+  ConstTensorView bk = {};         // [kv_heads * head_dim]
+  ConstTensorView bv = {};         // [kv_heads * head_dim]
+  ConstTensorView bo = {};         // [d_model]
+  ConstTensorView learned_k = {};  // [kv_heads * head_dim]; absent where the config has no learned_key
+  ConstTensorView learned_v = {};  // [kv_heads * head_dim]
 };
 
 /// Weights that own their memory.
 struct MhaParameters {
-  Tensor wq, wk, wv, wo, bq, bk, bv, bo;
+  Tensor wq, wk, wv, wo, bq, bk, bv, bo, learned_k = {}, learned_v = {};
   MhaWeights view() const;
 };
 
 /// Xavier (Glorot & Bengio 2010) uniform weights, U(-a, a) with a = sqrt(6 / (inputs + outputs)), biases 0. Where the three input
-/// projections have one shape they are initialised as one packed matrix of 3 * outputs rows, as torch does. Same seed, same weights.
+/// projections have one shape they are initialised as one packed matrix of 3 * outputs rows, as torch does; a learned key and value count
+/// as square, as there. Same seed, same weights.
 MhaParameters xavier_parameters(const MhaConfig& config, std::uint64_t seed);
 
 struct MhaInputs {
-  ConstTensorView x;             // [batch, q_len, d_model], f32 (f64 where the weights are)
-  ConstTensorView key = {};      // [batch, kv_len, key_width]; absent: x
-  ConstTensorView value = {};    // [batch, kv_len, value_width]; absent: key
-  ConstTensorView allowed = {};  // as in AttentionInputs
-  std::span<const Index> kv_lengths = {};
-  bool training = false;     // whether dropout acts
+  ConstTensorView x;                               // [batch, q_len, d_model], f32 (f64 where the weights are)
+  ConstTensorView key = {};                        // [batch, kv_len, key_width]; absent: x
+  ConstTensorView value = {};                      // [batch, kv_len, value_width]; absent: key
+  ConstTensorView allowed = {};                    // as in AttentionInputs
+  std::span<const Index> kv_lengths = {};          // not with appended keys, which would lie beyond them: `allowed` says it there
+  ConstTensorView bias = {};                       // of this call, as DenseBias takes it; only where the config's attention has none
+  bool training = false;                           // whether dropout acts
+  std::optional<std::uint64_t> dropout_seed = {};  // of this call; absent: the config's
   float temperature = 1.0F;  // every head's scores are divided by it, > 0: below 1 sharpens the weights, above 1 flattens them
 };
 
@@ -72,8 +83,8 @@ struct MhaInputs {
 struct MhaTrace {
   const AttentionSpec& spec;  // as computed: with it, q, k and lse, `attention_weights` gives any weights
   ConstTensorView q;          // [batch, q_len, heads, head_dim]
-  ConstTensorView k;          // [batch, kv_len, kv_heads, head_dim]
-  ConstTensorView v;          // [batch, kv_len, kv_heads, head_dim]
+  ConstTensorView k;          // [batch, kv_len + appended keys, kv_heads, head_dim]
+  ConstTensorView v;          // the same
   ConstTensorView lse;        // [batch, heads, q_len]
   TensorView head_out;        // [batch, q_len, heads, head_dim], before W_O: write zeros to ablate a head
   std::span<const Index> kv_lengths;
@@ -83,7 +94,7 @@ using MhaHook = std::function<void(const MhaTrace&)>;
 
 struct MhaOutputs {
   TensorView y;             // [batch, q_len, d_model], as x; may be x itself
-  TensorView weights = {};  // on request, as in AttentionOutputs
+  TensorView weights = {};  // on request, as in AttentionOutputs: [batch, heads, q_len, kv_len + appended keys]
   MhaHook hook = {};
 };
 
@@ -107,19 +118,21 @@ class MultiHeadAttention {
 
 /// One head of the naive form: its own matrices, projecting down to head_dim, written as in X W.
 struct NaiveHead {
-  Tensor wq;          // [d_model, head_dim]
-  Tensor wk;          // [key_width, head_dim]
-  Tensor wv;          // [value_width, head_dim]
-  Tensor bq, bk, bv;  // [head_dim] or absent
+  Tensor wq;                              // [d_model, head_dim]
+  Tensor wk;                              // [key_width, head_dim]
+  Tensor wv;                              // [value_width, head_dim]
+  Tensor bq, bk, bv;                      // [head_dim] or absent
+  Tensor learned_k = {}, learned_v = {};  // [head_dim] or absent
 };
 
 struct NaiveParameters {
-  std::vector<NaiveHead> heads;  // heads of one group carry equal wk, wv (each its own copy)
+  std::vector<NaiveHead> heads;  // heads of one group carry equal wk, wv, learned_k, learned_v (each its own copy)
   Tensor wo;                     // [heads * head_dim, d_model]
   Tensor bo;                     // [d_model] or absent
 };
 
-/// Fused weights split into independent heads, and back. `to_fused` throws ShapeError where heads of one group differ in wk or wv.
+/// Fused weights split into independent heads, and back. `to_fused` throws ShapeError where heads of one group differ in keys' or values'
+/// weights.
 NaiveParameters to_naive(const MhaConfig& config, const MhaWeights& weights);
 MhaParameters to_fused(const MhaConfig& config, const NaiveParameters& parameters);
 

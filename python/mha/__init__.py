@@ -7,14 +7,27 @@ Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) an
 
 import sys
 
-from mha._core import Mask, alibi_slopes, causal, chunk, current_isa, max_threads, prefix, segments, window
+from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
+                       segments, window)
 from mha.attention import AttentionOutputs, attention_forward, scaled_dot_product_attention
+from mha.layer import LayerOutputs, MultiHeadAttention, attention_weights
+from mha.model import Transformer
+from mha.multihead_attention import MultiheadAttention
 
 __all__ = [
     "AttentionOutputs",
+    "Encoding",
+    "LayerOutputs",
     "Mask",
+    "MultiHeadAttention",
+    "MultiheadAttention",
+    "Tokenizer",
+    "Trace",
+    "Transformer",
+    "TransformerConfig",
     "alibi_slopes",
     "attention_forward",
+    "attention_weights",
     "causal",
     "chunk",
     "current_isa",

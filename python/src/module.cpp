@@ -9,6 +9,8 @@
 #include "mha/error.h"
 #include "mha/version.h"
 #include "mha/workspace.h"
+#include "layer.h"
+#include "model.h"
 
 namespace nb = nanobind;
 
@@ -36,4 +38,6 @@ NB_MODULE(_core, module) {
   module.def("max_threads", [] { return mha::default_executor().concurrency; }, "Cores this process may use: what num_threads=None means.");
   mha::python::bind_arrays(module);
   mha::python::bind_attention(module);
+  mha::python::bind_layer(module);
+  mha::python::bind_model(module);
 }

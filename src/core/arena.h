@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "mha/tensor.h"
@@ -17,9 +19,11 @@ void aligned_free(void* memory);
 
 class Arena {
  public:
-  /// Room for `count` objects of a trivial type. Valid until the ArenaScope it was taken in ends.
+  /// Room for `count` objects of a trivial type. Valid until the ArenaScope it was taken in ends. Throws std::bad_alloc where there is
+  /// none, a count of more bytes than 63 bits included.
   template <class T>
   T* take(Index count) {
+    if (count < 0 || count > std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(T))) throw std::bad_alloc();
     return static_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
   }
   /// Makes sure that takes of `bytes` in all (each rounded up to kAlignment) allocate nothing.

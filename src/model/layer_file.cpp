@@ -50,6 +50,10 @@ class Reader {
 };
 
 constexpr const char* kNoBias = "the config has no bias";
+constexpr const char* kNoLearnedKey = "the config has no learned_key (torch: add_bias_kv)";
+
+/// Torch keeps them as [1, 1, d_model].
+ConstTensorView as_row(const ConstTensorView& torchs) { return torchs.reshape({torchs.size(2)}); }
 
 MhaWeights read_ours(const Reader& reader, const MhaConfig& config) {
   const Widths width = widths_of(config);
@@ -57,6 +61,12 @@ MhaWeights read_ours(const Reader& reader, const MhaConfig& config) {
                      .wk = reader.view("wk", {width.kv, config.key_width}),
                      .wv = reader.view("wv", {width.kv, config.value_width}),
                      .wo = reader.view("wo", {config.d_model, width.q})};
+  if (config.learned_key) {
+    weights.learned_k = reader.view("learned_k", {width.kv});
+    weights.learned_v = reader.view("learned_v", {width.kv});
+  } else {
+    for (const char* const name : {"learned_k", "learned_v"}) reader.refuse(name, kNoLearnedKey);
+  }
   if (!config.bias) {
     for (const char* const name : {"bq", "bk", "bv", "bo"}) reader.refuse(name, kNoBias);
     return weights;
@@ -82,7 +92,12 @@ MhaWeights read_torch(const Reader& reader, const MhaConfig& config) {
     weights.wk = reader.view("k_proj_weight", {width, config.key_width});
     weights.wv = reader.view("v_proj_weight", {width, config.value_width});
   }
-  for (const char* const name : {"bias_k", "bias_v"}) reader.refuse(name, "keys and values of add_bias_kv are not supported");
+  if (config.learned_key) {
+    weights.learned_k = as_row(reader.view("bias_k", {1, 1, width}));
+    weights.learned_v = as_row(reader.view("bias_v", {1, 1, width}));
+  } else {
+    for (const char* const name : {"bias_k", "bias_v"}) reader.refuse(name, kNoLearnedKey);
+  }
   if (!config.bias) {
     for (const char* const name : {"in_proj_bias", "out_proj.bias"}) reader.refuse(name, kNoBias);
     return weights;
@@ -99,6 +114,13 @@ Tensor owned(const ConstTensorView& view) {
   if (!view) return {};
   Tensor tensor(view.dtype, view.shape);
   copy(view, tensor);
+  return tensor;
+}
+
+/// A row as torch keeps it.
+Tensor as_torch_row(const ConstTensorView& row) {
+  Tensor tensor(row.dtype, {1, 1, row.size(0)});
+  copy(row, tensor.view().reshape(row.shape));
   return tensor;
 }
 
@@ -120,8 +142,7 @@ Tensor packed(const std::array<ConstTensorView, 3>& parts) {
 void save_torch(const std::string& path, const std::string& prefix, const MhaConfig& config, const MhaWeights& weights) {
   check_torch_has_it(config);
   std::vector<NamedTensor> tensors = {{prefix + "out_proj.weight", weights.wo}};
-  Tensor in_weight;
-  Tensor in_bias;
+  Tensor in_weight, in_bias, bias_k, bias_v;
   if (is_packed(config)) {
     in_weight = packed({weights.wq, weights.wk, weights.wv});
     tensors.push_back({prefix + "in_proj_weight", in_weight});
@@ -135,6 +156,12 @@ void save_torch(const std::string& path, const std::string& prefix, const MhaCon
     tensors.push_back({prefix + "in_proj_bias", in_bias});
     tensors.push_back({prefix + "out_proj.bias", weights.bo});
   }
+  if (config.learned_key) {
+    bias_k = as_torch_row(weights.learned_k);
+    bias_v = as_torch_row(weights.learned_v);
+    tensors.push_back({prefix + "bias_k", bias_k});
+    tensors.push_back({prefix + "bias_v", bias_v});
+  }
   save_safetensors(path, tensors);
 }
 
@@ -146,6 +173,10 @@ void save_ours(const std::string& path, const std::string& prefix, const MhaWeig
     tensors.push_back({prefix + "bk", weights.bk});
     tensors.push_back({prefix + "bv", weights.bv});
     tensors.push_back({prefix + "bo", weights.bo});
+  }
+  if (weights.learned_k) {
+    tensors.push_back({prefix + "learned_k", weights.learned_k});
+    tensors.push_back({prefix + "learned_v", weights.learned_v});
   }
   save_safetensors(path, tensors);
 }
@@ -173,7 +204,9 @@ MhaParameters load_layer(const SafetensorsFile& file, const std::string& prefix,
           .bq = owned(weights.bq),
           .bk = owned(weights.bk),
           .bv = owned(weights.bv),
-          .bo = owned(weights.bo)};
+          .bo = owned(weights.bo),
+          .learned_k = owned(weights.learned_k),
+          .learned_v = owned(weights.learned_v)};
 }
 
 void save_layer(const std::string& path, const std::string& prefix, const MhaConfig& config, const MhaWeights& weights,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -62,6 +63,14 @@ void check_bias(const char* name, const ConstTensorView& view, Index outputs, bo
             outputs, "]");
 }
 
+void check_learned(const char* name, const ConstTensorView& view, Index width, bool wanted) {
+  MHA_CHECK(ShapeError, wanted || !view, "layer: ", name, " is given with shape ", to_string(view.shape),
+            ", but the config says learned_key = false");
+  if (!wanted) return;
+  MHA_CHECK(ShapeError, view && view.shape == Dims({width}), "layer: ", name, view ? " has shape " + to_string(view.shape) : " is absent",
+            ", [", width, "] is wanted (the config says learned_key = true)");
+}
+
 void check_input(const char* name, const ConstTensorView& view, Index width, DType dtype) {
   MHA_CHECK(ShapeError, static_cast<bool>(view), "layer: ", name, " is absent");
   MHA_CHECK(DTypeError, view.dtype == dtype, "layer: ", name, " is ", name_of(view.dtype), ", the layer computes in ", name_of(dtype));
@@ -72,14 +81,16 @@ void check_input(const char* name, const ConstTensorView& view, Index width, DTy
 }  // namespace
 
 DType compute_dtype(const MhaWeights& weights) {
-  const std::array<Named, 8> all = {{{"wq", weights.wq},
-                                     {"wk", weights.wk},
-                                     {"wv", weights.wv},
-                                     {"wo", weights.wo},
-                                     {"bq", weights.bq},
-                                     {"bk", weights.bk},
-                                     {"bv", weights.bv},
-                                     {"bo", weights.bo}}};
+  const std::array<Named, 10> all = {{{"wq", weights.wq},
+                                      {"wk", weights.wk},
+                                      {"wv", weights.wv},
+                                      {"wo", weights.wo},
+                                      {"bq", weights.bq},
+                                      {"bk", weights.bk},
+                                      {"bv", weights.bv},
+                                      {"bo", weights.bo},
+                                      {"learned_k", weights.learned_k},
+                                      {"learned_v", weights.learned_v}}};
   const DType dtype = weights.wq.dtype == DType::F64 ? DType::F64 : DType::F32;
   for (const Named& each : all) {
     if (!each.view) continue;
@@ -101,6 +112,8 @@ void check_weights(const MhaConfig& config, const MhaWeights& weights) {
   check_bias("bk", weights.bk, kv_width, config.bias);
   check_bias("bv", weights.bv, kv_width, config.bias);
   check_bias("bo", weights.bo, config.d_model, config.bias);
+  check_learned("learned_k", weights.learned_k, kv_width, config.learned_key);
+  check_learned("learned_v", weights.learned_v, kv_width, config.learned_key);
   compute_dtype(weights);
 }
 
@@ -119,6 +132,14 @@ void check_head(const MhaConfig& config, const NaiveHead& head, const std::strin
   check_bias((number + "bq").c_str(), head.bq, config.head_dim, config.bias);
   check_bias((number + "bk").c_str(), head.bk, config.head_dim, config.bias);
   check_bias((number + "bv").c_str(), head.bv, config.head_dim, config.bias);
+  check_learned((number + "learned_k").c_str(), head.learned_k, config.head_dim, config.learned_key);
+  check_learned((number + "learned_v").c_str(), head.learned_v, config.head_dim, config.learned_key);
+}
+
+/// Whether two heads may share a kv head.
+bool same_keys_and_values(const NaiveHead& a, const NaiveHead& b) {
+  return same_bits(a.wk, b.wk) && same_bits(a.wv, b.wv) && same_bits(a.bk, b.bk) && same_bits(a.bv, b.bv) &&
+         same_bits(a.learned_k, b.learned_k) && same_bits(a.learned_v, b.learned_v);
 }
 
 }  // namespace
@@ -133,14 +154,13 @@ DType check_naive(const MhaConfig& config, const NaiveParameters& parameters) {
     const NaiveHead& first = parameters.heads[static_cast<std::size_t>(h / group * group)];
     const std::string number = "naive head " + std::to_string(h) + ": ";
     check_head(config, head, number);
-    for (const Tensor* tensor : {&head.wq, &head.wk, &head.wv, &head.bq, &head.bk, &head.bv}) {
+    for (const Tensor* tensor : {&head.wq, &head.wk, &head.wv, &head.bq, &head.bk, &head.bv, &head.learned_k, &head.learned_v}) {
       MHA_CHECK(DTypeError, !*tensor || tensor->dtype() == dtype, "layer: ", number, "a weight is ", name_of(tensor->dtype()), ", wo is ",
                 name_of(dtype));
     }
-    const bool equal =
-        same_bits(head.wk, first.wk) && same_bits(head.wv, first.wv) && same_bits(head.bk, first.bk) && same_bits(head.bv, first.bv);
-    MHA_CHECK(ShapeError, equal, "layer: naive heads ", h / group * group, " and ", h, " share a kv head (heads ", config.heads,
-              ", kv_heads ", config.kv_heads, ") but differ in wk, wv or their biases");
+    MHA_CHECK(ShapeError, same_keys_and_values(head, first), "layer: naive heads ", h / group * group, " and ", h,
+              " share a kv head (heads ", config.heads, ", kv_heads ", config.kv_heads,
+              ") but differ in wk, wv, their biases or learned_k, learned_v");
   }
   check_matrix("wo", parameters.wo, config.heads * config.head_dim, config.d_model);
   check_bias("bo", parameters.bo, config.d_model, config.bias);
@@ -149,6 +169,25 @@ DType check_naive(const MhaConfig& config, const NaiveParameters& parameters) {
   MHA_CHECK(DTypeError, dtype == DType::F32 || dtype == DType::F64, "layer: naive weights are ", name_of(dtype), ", f32 or f64 is wanted");
   return dtype;
 }
+
+namespace {
+
+AttentionSpec spec_of_call(const MhaConfig& config, const MhaInputs& inputs) {
+  AttentionSpec spec = config.attention;
+  if (inputs.bias) {
+    MHA_CHECK(ShapeError, std::holds_alternative<NoBias>(spec.bias), "layer: bias is given with shape ", to_string(inputs.bias.shape),
+              ", but the config's attention has one already: add them up");
+    spec.bias = DenseBias{inputs.bias};
+  }
+  if (inputs.dropout_seed) spec.dropout.seed = *inputs.dropout_seed;
+  if (!inputs.training) spec.dropout = {};
+  if (inputs.temperature != 1.0F) {
+    spec.scale = spec.scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim))) / static_cast<double>(inputs.temperature);
+  }
+  return spec;
+}
+
+}  // namespace
 
 LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& inputs, const MhaOutputs& outputs) {
   LayerCall call;
@@ -172,12 +211,12 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.weights), "layer: y overlaps weights");
   MHA_CHECK(ShapeError, inputs.temperature > 0 && std::isfinite(inputs.temperature), "layer: temperature is ", inputs.temperature,
             ", must be finite and above 0");
-  call.spec = config.attention;
-  if (!inputs.training) call.spec.dropout = {};
-  if (inputs.temperature != 1.0F) {
-    const double scale = call.spec.scale ? static_cast<double>(*call.spec.scale) : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-    call.spec.scale = static_cast<float>(scale / static_cast<double>(inputs.temperature));
-  }
+  MHA_CHECK(ShapeError, call.kv_len <= std::numeric_limits<Index>::max() - config.appended_keys(), "layer: key has length ", call.kv_len,
+            ", which leaves no room for ", config.appended_keys(), " more");
+  call.keys = call.kv_len + config.appended_keys();
+  MHA_CHECK(ShapeError, inputs.kv_lengths.empty() || call.keys == call.kv_len, "layer: kv_lengths has ", inputs.kv_lengths.size(),
+            " entries, but ", config.appended_keys(), " keys are appended, which lie beyond them: hide keys by allowed");
+  call.spec = spec_of_call(config, inputs);
   return call;
 }
 
@@ -196,7 +235,7 @@ void check_per_head(const MhaConfig& config, const LayerCall& call, const MhaInp
   if (const auto* alibi = std::get_if<AlibiBias>(&call.spec.bias)) check_numbers("ALiBi slopes", alibi->slopes);
   if (!call.spec.sink_logits.empty()) check_numbers("sink logits", call.spec.sink_logits);
   if (!outputs.weights) return;
-  const Dims wanted = {call.batch, config.heads, call.q_len, call.kv_len};
+  const Dims wanted = {call.batch, config.heads, call.q_len, call.keys};
   MHA_CHECK(ShapeError, outputs.weights.shape == wanted, "layer: weights has shape ", to_string(outputs.weights.shape), ", must be ",
             to_string(wanted));
 }

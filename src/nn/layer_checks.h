@@ -19,8 +19,9 @@ struct LayerCall {
   ConstTensorView x, key, value;
   Index batch = 0;
   Index q_len = 0;
-  Index kv_len = 0;
-  AttentionSpec spec;  // the config's; no dropout outside training, the temperature in its scale
+  Index kv_len = 0;    // of key and value
+  Index keys = 0;      // that attention sees: kv_len and the appended ones
+  AttentionSpec spec;  // the config's, with the call's bias and dropout seed; no dropout outside training, the temperature in its scale
 };
 
 /// Throws ShapeError or DTypeError where a tensor of the call contradicts the (resolved) config. `allowed`, `kv_lengths` and `weights` are

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "mha/layer.h"
+#include "nn/appended.h"
 #include "nn/layer_checks.h"
 
 namespace mha {
@@ -81,7 +82,7 @@ void attend(const nn::LayerCall& call, const MhaInputs& inputs, Index h, const O
   const Index copies = call.spec.dropout.probability > 0 ? h + 1 : 1;
   Tensor out(head.z.dtype, {call.batch, call.q_len, copies, head.z.size(2)});
   Tensor lse(head.z.dtype, {call.batch, copies, call.q_len});
-  Tensor weights = head.weights ? Tensor(head.weights.dtype, {call.batch, copies, call.q_len, call.kv_len}) : Tensor();
+  Tensor weights = head.weights ? Tensor(head.weights.dtype, {call.batch, copies, call.q_len, call.keys}) : Tensor();
   attention_forward(spec_of(call.spec, h, copies),
                     {.q = as_heads(head.q, copies),
                      .k = as_heads(head.k),
@@ -107,16 +108,18 @@ void NaiveMultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs&
   nn::check_per_head(config_, call, inputs, outputs);
 
   Tensor q(dtype, {call.batch, call.q_len, config_.heads, config_.head_dim});
-  Tensor k(dtype, {call.batch, call.kv_len, config_.heads, config_.head_dim});
-  Tensor v(dtype, {call.batch, call.kv_len, config_.heads, config_.head_dim});
+  Tensor k(dtype, {call.batch, call.keys, config_.heads, config_.head_dim});
+  Tensor v(dtype, {call.batch, call.keys, config_.heads, config_.head_dim});
   Tensor concat(dtype, {call.batch, call.q_len, config_.heads, config_.head_dim});
   Tensor lse(dtype, {call.batch, config_.heads, call.q_len});
   for (Index h = 0; h < config_.heads; ++h) {
     const NaiveHead& head = parameters_.heads[static_cast<std::size_t>(h)];
     const TensorView q_h = columns_of(q, h), k_h = columns_of(k, h), v_h = columns_of(v, h), z_h = columns_of(concat, h);
-    multiply(call.x, head.wq, head.bq, q_h);      // Q^h = X W_q^h + b_q^h
-    multiply(call.key, head.wk, head.bk, k_h);    // K^h = X W_k^h + b_k^h
-    multiply(call.value, head.wv, head.bv, v_h);  // V^h = X W_v^h + b_v^h
+    multiply(call.x, head.wq, head.bq, q_h);                               // Q^h = X W_q^h + b_q^h
+    multiply(call.key, head.wk, head.bk, k_h.slice(1, 0, call.kv_len));    // K^h = X W_k^h + b_k^h, and the appended ones
+    multiply(call.value, head.wv, head.bv, v_h.slice(1, 0, call.kv_len));  // V^h = X W_v^h + b_v^h
+    nn::put_last(nn::appended_rows(config_, head.learned_k, config_.head_dim, dtype), k_h);
+    nn::put_last(nn::appended_rows(config_, head.learned_v, config_.head_dim, dtype), v_h);
     const TensorView weights_h = outputs.weights ? outputs.weights.slice(1, h, h + 1) : TensorView();
     attend(call, inputs, h, {q_h, k_h, v_h, z_h, lse.view().slice(1, h, h + 1), weights_h}, workspace);  // Z^h
   }
@@ -124,7 +127,7 @@ void NaiveMultiHeadAttention::forward(const MhaInputs& inputs, const MhaOutputs&
     const Index group = config_.heads / config_.kv_heads;
     const auto every_group = [&](const Tensor& t) {  // heads of one group hold equal k and v: one of each is shown
       const ConstTensorView all = t.view();
-      return ConstTensorView(all.data, dtype, {call.batch, call.kv_len, config_.kv_heads, config_.head_dim},
+      return ConstTensorView(all.data, dtype, {call.batch, call.keys, config_.kv_heads, config_.head_dim},
                              {all.stride(0), all.stride(1), all.stride(2) * group, 1});
     };
     outputs.hook({call.spec, q, every_group(k), every_group(v), lse, concat, inputs.kv_lengths, inputs.allowed});

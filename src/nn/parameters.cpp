@@ -57,7 +57,9 @@ void put_bias(const Tensor& head, Tensor& fused, Index begin) {
 
 }  // namespace
 
-MhaWeights MhaParameters::view() const { return {.wq = wq, .wk = wk, .wv = wv, .wo = wo, .bq = bq, .bk = bk, .bv = bv, .bo = bo}; }
+MhaWeights MhaParameters::view() const {
+  return {.wq = wq, .wk = wk, .wv = wv, .wo = wo, .bq = bq, .bk = bk, .bv = bv, .bo = bo, .learned_k = learned_k, .learned_v = learned_v};
+}
 
 MhaParameters xavier_parameters(const MhaConfig& given, std::uint64_t seed) {
   const MhaConfig config = resolved(given);
@@ -68,6 +70,12 @@ MhaParameters xavier_parameters(const MhaConfig& given, std::uint64_t seed) {
   const auto matrix = [&](Index outputs, Index inputs, std::uint64_t number) {
     return uniform(outputs, inputs, bound(packed && number < 3 ? 3 * outputs : outputs, inputs), mixed(mixed(seed) + number));
   };
+  const auto learned = [&](std::uint64_t number) {
+    if (!config.learned_key) return Tensor();
+    Tensor row(DType::F32, {kv_width});
+    copy(uniform(1, kv_width, bound(kv_width, kv_width), mixed(mixed(seed) + number)).view().reshape({kv_width}), row);
+    return row;
+  };
   return {.wq = matrix(q_width, config.d_model, 0),
           .wk = matrix(kv_width, config.key_width, 1),
           .wv = matrix(kv_width, config.value_width, 2),
@@ -75,7 +83,9 @@ MhaParameters xavier_parameters(const MhaConfig& given, std::uint64_t seed) {
           .bq = zeros(q_width, config.bias),
           .bk = zeros(kv_width, config.bias),
           .bv = zeros(kv_width, config.bias),
-          .bo = zeros(config.d_model, config.bias)};
+          .bo = zeros(config.d_model, config.bias),
+          .learned_k = learned(4),
+          .learned_v = learned(5)};
 }
 
 NaiveParameters to_naive(const MhaConfig& given, const MhaWeights& weights) {
@@ -92,7 +102,9 @@ NaiveParameters to_naive(const MhaConfig& given, const MhaWeights& weights) {
                                 .wv = head_matrix(weights.wv, kv_begin, kv_end),
                                 .bq = head_bias(weights.bq, begin, end),
                                 .bk = head_bias(weights.bk, kv_begin, kv_end),
-                                .bv = head_bias(weights.bv, kv_begin, kv_end)});
+                                .bv = head_bias(weights.bv, kv_begin, kv_end),
+                                .learned_k = head_bias(weights.learned_k, kv_begin, kv_end),
+                                .learned_v = head_bias(weights.learned_v, kv_begin, kv_end)});
   }
   parameters.wo = head_matrix(weights.wo, 0, config.d_model);
   parameters.bo = head_bias(weights.bo, 0, config.d_model);
@@ -104,15 +116,17 @@ MhaParameters to_fused(const MhaConfig& given, const NaiveParameters& parameters
   const DType dtype = nn::check_naive(config, parameters);
   const Index q_width = config.heads * config.head_dim;
   const Index kv_width = config.kv_heads * config.head_dim;
-  const auto bias = [&](Index size) { return config.bias ? Tensor(dtype, {size}) : Tensor(); };
+  const auto row = [&](Index size, bool wanted) { return wanted ? Tensor(dtype, {size}) : Tensor(); };
   MhaParameters fused = {.wq = Tensor(dtype, {q_width, config.d_model}),
                          .wk = Tensor(dtype, {kv_width, config.key_width}),
                          .wv = Tensor(dtype, {kv_width, config.value_width}),
                          .wo = Tensor(dtype, {config.d_model, q_width}),
-                         .bq = bias(q_width),
-                         .bk = bias(kv_width),
-                         .bv = bias(kv_width),
-                         .bo = bias(config.d_model)};
+                         .bq = row(q_width, config.bias),
+                         .bk = row(kv_width, config.bias),
+                         .bv = row(kv_width, config.bias),
+                         .bo = row(config.d_model, config.bias),
+                         .learned_k = row(kv_width, config.learned_key),
+                         .learned_v = row(kv_width, config.learned_key)};
   const Index group = config.heads / config.kv_heads;
   for (Index h = 0; h < config.heads; ++h) {
     const NaiveHead& head = parameters.heads[static_cast<std::size_t>(h)];
@@ -123,6 +137,8 @@ MhaParameters to_fused(const MhaConfig& given, const NaiveParameters& parameters
     put_matrix(head.wv, fused.wv, h / group * config.head_dim);
     put_bias(head.bk, fused.bk, h / group * config.head_dim);
     put_bias(head.bv, fused.bv, h / group * config.head_dim);
+    put_bias(head.learned_k, fused.learned_k, h / group * config.head_dim);
+    put_bias(head.learned_v, fused.learned_v, h / group * config.head_dim);
   }
   put_matrix(parameters.wo, fused.wo, 0);
   put_bias(parameters.bo, fused.bo, 0);

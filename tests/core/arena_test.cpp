@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <new>
 #include <vector>
 
 #include "support/gen.h"
@@ -57,6 +59,14 @@ TEST(ArenaTest, TheSecondCallAllocatesNothing) {
   const std::size_t held = arena.bytes();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(call(), held);
   EXPECT_EQ(arena.bytes(), held);
+}
+
+TEST(ArenaTest, MoreThanThereIsIsRefused) {
+  Arena arena;
+  const ArenaScope scope(arena);
+  constexpr Index kMost = std::numeric_limits<Index>::max();
+  for (const Index count : {kMost, kMost / 4, kMost / 8 + 1, Index{-1}}) EXPECT_THROW(arena.take<double>(count), std::bad_alloc) << count;
+  std::memset(arena.take<double>(8), 1, 64);
 }
 
 TEST(ArenaTest, ReserveMakesTakesFree) {

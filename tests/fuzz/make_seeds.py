@@ -24,18 +24,22 @@ def safetensors(tensors, metadata=None):
     return struct.pack("<Q", len(text)) + text + data
 
 
-def layer(dtype, d_model, heads, kv_heads, head_dim, bias):
+def layer(dtype, d_model, heads, kv_heads, head_dim, bias, learned_key=False):
     q, kv = heads * head_dim, kv_heads * head_dim
     sizes = {"wq": [q, d_model], "wk": [kv, d_model], "wv": [kv, d_model + 1], "wo": [d_model, q]}
     if bias:
         sizes |= {"bq": [q], "bk": [kv], "bv": [kv], "bo": [d_model]}
+    if learned_key:
+        sizes |= {"learned_k": [kv], "learned_v": [kv]}
     return safetensors({name: (dtype, shape) for name, shape in sizes.items()})
 
 
-def torch_layer(dtype, width, kdim=None):
+def torch_layer(dtype, width, kdim=None, learned_key=False):
     sizes = {"in_proj_weight": [3 * width, width]}
     if kdim:
         sizes = {"q_proj_weight": [width, width], "k_proj_weight": [width, kdim], "v_proj_weight": [width, kdim]}
+    if learned_key:
+        sizes |= {"bias_k": [1, 1, width], "bias_v": [1, 1, width]}
     sizes |= {"in_proj_bias": [3 * width], "out_proj.weight": [width, width], "out_proj.bias": [width]}
     return safetensors({name: (dtype, shape) for name, shape in sizes.items()})
 
@@ -49,7 +53,9 @@ def safetensors_seeds():
         "shapes": safetensors({"s": ("BF16", []), "e": ("F64", [3, 0, 1 << 60]), "r": ("F32", [1, 1, 1, 1, 1]), "f": ("F4", [2], 1)}),
         "ours": layer("F32", 2, 2, 1, 1, True),
         "ours-f64": layer("F64", 1, 1, 1, 1, False),
+        "ours-learned-key": layer("F16", 2, 2, 1, 2, False, learned_key=True),
         "torch": torch_layer("F32", 2),
+        "torch-learned-key": torch_layer("F32", 2, learned_key=True),
         "torch-widths": torch_layer("BF16", 2, 3),
         "header-too-long": struct.pack("<Q", 1 << 62) + b"{}",
         "header-one-byte-more": struct.pack("<Q", 3) + b"{}",

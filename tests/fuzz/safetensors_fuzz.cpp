@@ -44,6 +44,7 @@ MhaConfig config_of(const SafetensorsFile& file) {
   };
   MhaConfig config;
   config.bias = file.contains("bq") || file.contains("in_proj_bias");
+  config.learned_key = file.contains("learned_k") || file.contains("bias_k");
   if (file.contains("wq")) {
     config.d_model = size("wq", 1, 0);
     config.kv_heads = 1;

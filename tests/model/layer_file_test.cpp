@@ -19,20 +19,23 @@ namespace {
 MhaConfig torch_config(const std::string& name) {
   MhaConfig config{.d_model = 24, .heads = 3};
   if (name == "no_bias") config.bias = false;
+  if (name == "learned_key") config.learned_key = true;
   if (name == "cross") {
     config.key_width = 20;
     config.value_width = 12;
   }
   return config;
 }
-const std::vector<std::string> kTorchLayers = {"packed", "no_bias", "cross"};
+const std::vector<std::string> kTorchLayers = {"packed", "no_bias", "cross"};  // in the golden file
+const std::vector<std::string> kTorchConfigs = {"packed", "no_bias", "cross", "learned_key"};
 
-/// Every config a file may hold; torch has the first three only.
+/// Every config a file may hold; torch has the first four only.
 std::vector<MhaConfig> our_configs() {
   std::vector<MhaConfig> configs;
-  for (const std::string& name : kTorchLayers) configs.push_back(torch_config(name));
+  for (const std::string& name : kTorchConfigs) configs.push_back(torch_config(name));
   configs.push_back({.d_model = 24, .heads = 4, .kv_heads = 2});
   configs.push_back({.d_model = 24, .heads = 4, .kv_heads = 1, .head_dim = 5, .key_width = 7, .value_width = 9, .bias = false});
+  configs.push_back({.d_model = 24, .heads = 4, .kv_heads = 2, .learned_key = true, .zero_key = true});
   return configs;
 }
 
@@ -43,8 +46,8 @@ MhaParameters some_parameters(const MhaConfig& config, DType dtype = DType::F32)
     if (!*bias) continue;
     for (Index i = 0; i < bias->size(0); ++i) bias->data<float>()[i] = value += 0.25F;
   }
-  for (Tensor* each :
-       {&parameters.wq, &parameters.wk, &parameters.wv, &parameters.wo, &parameters.bq, &parameters.bk, &parameters.bv, &parameters.bo}) {
+  for (Tensor* each : {&parameters.wq, &parameters.wk, &parameters.wv, &parameters.wo, &parameters.bq, &parameters.bk, &parameters.bv,
+                       &parameters.bo, &parameters.learned_k, &parameters.learned_v}) {
     if (*each) *each = converted(*each, dtype);
   }
   return parameters;
@@ -67,6 +70,8 @@ void expect_same(const MhaParameters& got, const MhaParameters& expected) {
   same("bk", a.bk, b.bk);
   same("bv", a.bv, b.bv);
   same("bo", a.bo, b.bo);
+  same("learned_k", a.learned_k, b.learned_k);
+  same("learned_v", a.learned_v, b.learned_v);
 }
 
 class LayerFileTest : public IsaTest {};
@@ -94,7 +99,7 @@ TEST(LayerFile, ComesBackAsItWent) {
       save_layer(folder.file("ours"), "a.b.", config, parameters.view());
       expect_same(load_layer(SafetensorsFile(folder.file("ours")), "a.b.", config), parameters);
     }
-    for (const std::string& name : kTorchLayers) {
+    for (const std::string& name : kTorchConfigs) {
       const MhaConfig config = torch_config(name);
       const MhaParameters parameters = some_parameters(config, dtype);
       save_layer(folder.file("torch"), "", config, parameters.view(), LayerLayout::Torch);
@@ -155,7 +160,7 @@ class ChangedFile {
 
 TEST(LayerFile, MissingTensorsAndWrongShapesAreNamed) {
   for (const LayerLayout layout : {LayerLayout::Ours, LayerLayout::Torch}) {
-    for (const char* const kind : {"packed", "cross"}) {
+    for (const char* const kind : {"packed", "cross", "learned_key"}) {
       const MhaConfig config = torch_config(kind);
       ChangedFile names(config, layout);
       for (const auto& [name, unused] : names.tensors()) {

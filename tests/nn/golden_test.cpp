@@ -39,12 +39,15 @@ struct Golden {
             .key_width = get("key") ? get("key").size(2) : 0,
             .value_width = get("value") ? get("value").size(2) : 0,
             .bias = file.contains("in_proj_bias"),
+            .learned_key = file.contains("bias_k"),
+            .zero_key = file.contains("zero_key"),
             .attention = {.bias = get("bias") ? Bias(DenseBias{get("bias")}) : Bias(NoBias{})}};
   }
 
   MhaWeights weights() const {
     const Index d = config().d_model;
     const auto third = [d](const ConstTensorView& packed, Index i) { return packed ? packed.slice(0, i * d, (i + 1) * d) : packed; };
+    const auto row = [d](const ConstTensorView& view) { return view ? view.reshape({d}) : view; };
     const ConstTensorView packed = get("in_proj_weight");
     const ConstTensorView bias = get("in_proj_bias");
     return {.wq = packed ? third(packed, 0) : get("q_proj_weight"),
@@ -54,16 +57,19 @@ struct Golden {
             .bq = third(bias, 0),
             .bk = third(bias, 1),
             .bv = third(bias, 2),
-            .bo = get("out_proj.bias")};
+            .bo = get("out_proj.bias"),
+            .learned_k = row(get("bias_k")),
+            .learned_v = row(get("bias_v"))};
   }
 
   SafetensorsFile file;
   std::map<std::string, Tensor> floating;
 };
 
-const std::vector<std::string> kGoldens = {"self",          "self_no_bias",        "causal",     "per_head_mask",  "lengths",
-                                           "cross",         "cross_widths",        "float_mask", "float_per_head", "table_and_padding",
-                                           "float_padding", "cross_widths_no_bias"};
+const std::vector<std::string> kGoldens = {
+    "self",         "self_no_bias", "causal",         "per_head_mask",        "lengths",       "cross",
+    "cross_widths", "float_mask",   "float_per_head", "table_and_padding",    "float_padding", "cross_widths_no_bias",
+    "learned_key",  "zero_key",     "appended_keys",  "appended_keys_no_bias"};
 
 /// Scores are of magnitude 8 at most here, sums of at most d_model terms: the roundings of four matrix products and one attention. In f32
 /// the inputs' own rounding counts as one more term.

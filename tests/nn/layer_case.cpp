@@ -40,15 +40,18 @@ MhaConfig LayerCase::config() const {
           .key_width = key_width,
           .value_width = value_width,
           .bias = bias,
-          .attention = {.mask = mask, .align = align, .dropout = dropout}};
+          .learned_key = learned_key,
+          .zero_key = zero_key,
+          .attention = {.mask = mask, .align = align, .dropout = {dropout.probability, seed_of_call ? 0 : dropout.seed}}};
 }
 
 std::ostream& operator<<(std::ostream& stream, const LayerCase& c) {
   stream << "batch " << c.batch << ", q_len " << c.q_len << ", keys " << c.keys() << ", d_model " << c.d_model << ", heads " << c.heads
          << ", kv_heads " << c.kv_heads << ", head_dim " << c.head_dim << ", key_width " << c.key_width << ", value_width " << c.value_width
-         << ", bias " << c.bias << ", memory " << static_cast<int>(c.memory) << ", layout " << static_cast<int>(c.layout) << ", weights "
-         << name_of(c.weights) << ", mask " << to_string(c.mask) << ", align " << static_cast<int>(c.align) << ", position bias "
-         << static_cast<int>(c.position_bias.content) << ", allowed " << c.allowed.present << ", kv_lengths ";
+         << ", bias " << c.bias << ", learned_key " << c.learned_key << ", zero_key " << c.zero_key << ", memory "
+         << static_cast<int>(c.memory) << ", layout " << static_cast<int>(c.layout) << ", weights " << name_of(c.weights) << ", mask "
+         << to_string(c.mask) << ", align " << static_cast<int>(c.align) << ", position bias " << static_cast<int>(c.position_bias.content)
+         << (c.bias_of_call ? " of the call" : "") << ", allowed " << c.allowed.present << ", kv_lengths ";
   for (const Index length : c.kv_lengths) stream << length << ' ';
   return stream << ", dropout " << c.dropout.probability << ", seed " << c.seed;
 }
@@ -57,11 +60,11 @@ LayerInstance::LayerInstance(const LayerCase& layer_case) : case_(layer_case) {
   const LayerCase& c = case_;
   parameters_ = xavier_parameters(c.config(), c.seed);
   std::uint64_t seed = 1000 * c.seed;
-  for (Tensor* b : {&parameters_.bq, &parameters_.bk, &parameters_.bv, &parameters_.bo}) {
+  for (Tensor* b : {&parameters_.bq, &parameters_.bk, &parameters_.bv, &parameters_.bo, &parameters_.learned_k, &parameters_.learned_v}) {
     if (*b) fill_normal(*b, ++seed);
   }
   for (Tensor* t : {&parameters_.wq, &parameters_.wk, &parameters_.wv, &parameters_.wo, &parameters_.bq, &parameters_.bk, &parameters_.bv,
-                    &parameters_.bo}) {
+                    &parameters_.bo, &parameters_.learned_k, &parameters_.learned_v}) {
     *t = converted(*t, c.weights);
   }
   x_ = place(c.q_len, c.d_model, ++seed);
@@ -99,12 +102,19 @@ TensorView LayerInstance::place(Index length, Index width, std::uint64_t seed) {
 
 MhaConfig LayerInstance::config() const {
   MhaConfig config = case_.config();
-  if (position_bias_) config.attention.bias = DenseBias{position_bias_};
+  if (position_bias_ && !case_.bias_of_call) config.attention.bias = DenseBias{position_bias_};
   return config;
 }
 
 MhaInputs LayerInstance::inputs() const {
-  return {.x = x_, .key = key_, .value = value_, .allowed = allowed_, .kv_lengths = case_.kv_lengths, .training = case_.training};
+  return {.x = x_,
+          .key = key_,
+          .value = value_,
+          .allowed = allowed_,
+          .kv_lengths = case_.kv_lengths,
+          .bias = case_.bias_of_call ? position_bias_.view() : ConstTensorView(),
+          .training = case_.training,
+          .dropout_seed = case_.seed_of_call ? std::optional(case_.dropout.seed) : std::nullopt};
 }
 
 template <class Layer>
@@ -166,8 +176,8 @@ class Oracle {
       for (Index h = 0; h < c_.heads; ++h) {
         const Index kv = h / (c_.heads / c_.kv_heads);
         const auto q = project(in_.x, b, p_.wq, p_.bq, h);
-        const auto k = project(key, b, p_.wk, p_.bk, kv);
-        const auto v = project(value, b, p_.wv, p_.bv, kv);
+        const auto k = with_appended(project(key, b, p_.wk, p_.bk, kv), p_.learned_k, kv);
+        const auto v = with_appended(project(value, b, p_.wv, p_.bv, kv), p_.learned_v, kv);
         for (Index row = 0; row < c_.q_len; ++row) {
           const std::vector<Bounded> weights = weights_of(b, h, row, q[static_cast<std::size_t>(row)], k);
           for (Index i = 0; i < c_.keys(); ++i) {
@@ -218,6 +228,18 @@ class Oracle {
     return rows;
   }
 
+  /// What follows the projected rows of kv head `kv`: the learned one, then zeros. Neither has an error.
+  std::vector<Vector> with_appended(std::vector<Vector> rows, const Tensor& learned, Index kv) const {
+    const auto append = [&](auto&& value_of) {
+      Vector row;
+      for (Index d = 0; d < c_.head_dim; ++d) row.push_back({value_of(kv * c_.head_dim + d), 0});
+      rows.push_back(std::move(row));
+    };
+    if (c_.learned_key) append([&](Index n) { return element(learned, n); });
+    if (c_.zero_key) append([](Index) { return 0.0; });
+    return rows;
+  }
+
   bool visible(Index b, Index h, Index row, Index key) const {
     const Index keys = c_.kv_lengths.empty() ? c_.keys() : c_.kv_lengths[static_cast<std::size_t>(b)];
     const Index offset = c_.align == Align::BottomRight ? keys - c_.q_len : 0;
@@ -227,7 +249,8 @@ class Oracle {
 
   Vector weights_of(Index b, Index h, Index row, const Vector& q, const std::vector<Vector>& k) const {
     const double scale = 1 / std::sqrt(static_cast<double>(c_.head_dim));
-    const auto* bias = std::get_if<DenseBias>(&config_.attention.bias);
+    const auto* of_config = std::get_if<DenseBias>(&config_.attention.bias);
+    const ConstTensorView bias = of_config != nullptr ? of_config->values : in_.bias;
     Vector scores(static_cast<std::size_t>(c_.keys()), {-kInf, 0});
     double highest = -kInf;
     double error = 0;  // of any visible score
@@ -241,7 +264,7 @@ class Oracle {
         score.error += q[d].error * std::abs(other.value) + (std::abs(q[d].value) + q[d].error) * other.error;
         magnitude += (std::abs(q[d].value) + q[d].error) * (std::abs(other.value) + other.error);
       }
-      const double added = bias != nullptr ? at_broadcast(bias->values, b, h, row, key) : 0;
+      const double added = bias ? at_broadcast(bias, b, h, row, key) : 0;
       score.value = score.value * scale + added;
       score.error = scale * (score.error + static_cast<double>(c_.head_dim + 4) * u_ * magnitude) +
                     2 * u_ * (std::abs(added) + std::abs(score.value));
@@ -328,11 +351,15 @@ LayerCase some_layer_case(bool with_dropout) {
   c.align = *element(Align::TopLeft, Align::BottomRight);
   if (*inRange(0, 3) == 0) c.position_bias = {BiasData::Content::Finite, gen::some_broadcast(), DType::F32};
   if (*inRange(0, 3) == 0) c.allowed = {true, gen::some_broadcast(), 0.7};
-  if (*inRange(0, 3) == 0) {
+  c.bias_of_call = *rc::gen::arbitrary<bool>();
+  c.learned_key = *inRange(0, 4) == 0;
+  c.zero_key = *inRange(0, 4) == 0;
+  if (c.keys() == c.input_keys() && *inRange(0, 3) == 0) {
     for (Index b = 0; b < c.batch; ++b) c.kv_lengths.push_back(*inRange<Index>(0, c.keys() + 1));
   }
   if (with_dropout) {
     c.dropout = {*element(0.1F, 0.5F), 17};
+    c.seed_of_call = *rc::gen::arbitrary<bool>();
     c.training = true;
   }
   c.seed = *inRange<std::uint64_t>(1, 1000);

@@ -28,19 +28,24 @@ struct LayerCase {
   Index key_width = 12;
   Index value_width = 12;
   bool bias = true;
+  bool learned_key = false;
+  bool zero_key = false;
   Memory memory = Memory::Self;
   InputLayout layout = InputLayout::Dense;
   DType weights = DType::F32;  // F64: the whole layer
   Mask mask = {};
   Align align = Align::Unset;
   BiasData position_bias = {};
+  bool bias_of_call = false;  // whether position_bias comes with the call, not with the config
   AllowedData allowed = {};
   std::vector<Index> kv_lengths = {};
   Dropout dropout = {};
+  bool seed_of_call = false;  // whether dropout's seed comes with the call
   bool training = false;
   std::uint64_t seed = 1;
 
-  Index keys() const { return memory == Memory::Self ? q_len : kv_len; }
+  Index input_keys() const { return memory == Memory::Self ? q_len : kv_len; }
+  Index keys() const { return input_keys() + (learned_key ? 1 : 0) + (zero_key ? 1 : 0); }
   DType dtype() const { return weights == DType::F64 ? DType::F64 : DType::F32; }
   MhaConfig config() const;  // without position_bias, whose tensor is the instance's
 };

@@ -7,6 +7,7 @@
 
 #include "layer_case.h"
 #include "mha/error.h"
+#include "support/errors.h"
 #include "support/near.h"
 
 namespace mha::test {
@@ -91,6 +92,19 @@ TEST_F(LayerWeights, BiasesThatContradictTheConfig) {
   EXPECT_EQ(message(w), "layer: bq is given with shape [12], but the config says bias = false");
 }
 
+TEST_F(LayerWeights, LearnedKeysThatContradictTheConfig) {
+  MhaWeights w = p.view();
+  w.learned_v = p.bk;
+  EXPECT_EQ(message(w), "layer: learned_v is given with shape [6], but the config says learned_key = false");
+  config.learned_key = true;
+  EXPECT_EQ(message(w), "layer: learned_k is absent, [6] is wanted (the config says learned_key = true)");
+  w.learned_k = p.bq;
+  EXPECT_EQ(message(w), "layer: learned_k has shape [12], [6] is wanted (the config says learned_key = true)");
+  const Tensor wide(DType::F64, {6});
+  w.learned_k = wide;
+  EXPECT_EQ(message(w), "dtype: layer: learned_k is f64, wq is f32: f32, bf16 and f16 may be mixed, or all must be f64");
+}
+
 TEST_F(LayerWeights, WrongDTypes) {
   MhaWeights w = p.view();
   const Tensor wide(DType::F64, {12, 12});
@@ -120,6 +134,12 @@ class LayerCalls : public testing::Test {
     EXPECT_EQ(elements(y), std::vector<double>(elements(y).size(), static_cast<double>(kMark)));
     EXPECT_EQ(elements(weights), std::vector<double>(elements(weights).size(), static_cast<double>(kMark)));
     return first;
+  }
+  /// Both layers anew, after a change of the config.
+  void make_layers() {
+    const MhaParameters p = xavier_parameters(config, 1);
+    fused = MultiHeadAttention(config, p.view());
+    naive = NaiveMultiHeadAttention(config, to_naive(config, p.view()));
   }
   MhaConfig config;
   MultiHeadAttention fused;
@@ -185,12 +205,52 @@ TEST_F(LayerCalls, WhatAttentionRefuses) {
   EXPECT_NE(message(in), "nothing was thrown");
 }
 
+TEST_F(LayerCalls, BiasesOfTheCall) {
+  MhaInputs in = inputs();
+  const Tensor bias(DType::F32, {1, 3, 5, 7});
+  in.bias = bias;
+  EXPECT_TRUE(mentions(message(in), "bias", "[1, 3, 5, 7]")) << message(in);
+  const Tensor ints(DType::I64, {1, 1, 5, 7});
+  in.bias = ints;
+  EXPECT_TRUE(mentions(message(in), "dtype", "bias", "i64")) << message(in);
+  config.attention.bias = AlibiBias{alibi_slopes(4)};
+  config.attention.align = Align::TopLeft;
+  make_layers();
+  EXPECT_EQ(message(in), "layer: bias is given with shape [1, 1, 5, 7], but the config's attention has one already: add them up");
+}
+
+TEST_F(LayerCalls, AppendedKeysCountAsKeys) {
+  config.learned_key = true;
+  config.zero_key = true;
+  make_layers();
+  EXPECT_TRUE(mentions(message(inputs()), "weights", "[2, 4, 5, 7]", "[2, 4, 5, 9]")) << "a column for each appended key";
+  weights = Tensor(DType::F32, {2, 4, 5, 9});
+  fill(weights, kMark);
+  MhaInputs in = inputs();
+  const Tensor allowed(DType::Bool, {1, 1, 5, 7});
+  in.allowed = allowed;
+  EXPECT_TRUE(mentions(message(in), "allowed", "[1, 1, 5, 7]", "[2, 4, 5, 9]")) << message(in);
+  in = inputs();
+  const std::vector<Index> lengths = {7, 5};
+  in.kv_lengths = lengths;
+  EXPECT_EQ(message(in), "layer: kv_lengths has 2 entries, but 2 keys are appended, which lie beyond them: hide keys by allowed");
+}
+
+// Views with stride 0 may be longer than any memory: sizes beyond 63 bits are refused, never cut to what fits.
+TEST_F(LayerCalls, KeysWithoutEnd) {
+  config = {.d_model = 12, .heads = 4, .learned_key = true, .zero_key = true};
+  make_layers();
+  for (const Index length : {Index{1} << 58, (Index{1} << 58) - 2, Index{1} << 61, std::numeric_limits<Index>::max()}) {
+    MhaInputs in = {.x = x, .key = ConstTensorView(x.view().data, DType::F32, {2, length, 12}, {0, 0, 1})};
+    EXPECT_THROW(fused.forward(in, {.y = y}, workspace), ShapeError) << length;
+    EXPECT_THROW(naive.forward(in, {.y = y}, workspace), ShapeError) << length;
+  }
+}
+
 // A causal mask with q_len 5 and 7 keys: the alignment must be said.
 TEST_F(LayerCalls, AlignmentIsNotGuessed) {
   config.attention.mask = causal();
-  const MhaParameters p = xavier_parameters(config, 1);
-  fused = MultiHeadAttention(config, p.view());
-  naive = NaiveMultiHeadAttention(config, to_naive(config, p.view()));
+  make_layers();
   EXPECT_NE(message(inputs()), "nothing was thrown");
 }
 

@@ -15,7 +15,9 @@ namespace {
 
 const MhaConfig kSmall = {.d_model = 64, .heads = 4};
 
-std::vector<const Tensor*> all_of(const MhaParameters& p) { return {&p.wq, &p.wk, &p.wv, &p.wo, &p.bq, &p.bk, &p.bv, &p.bo}; }
+std::vector<const Tensor*> all_of(const MhaParameters& p) {
+  return {&p.wq, &p.wk, &p.wv, &p.wo, &p.bq, &p.bk, &p.bv, &p.bo, &p.learned_k, &p.learned_v};
+}
 
 void expect_same(const MhaParameters& a, const MhaParameters& b) {
   for (std::size_t i = 0; i < all_of(a).size(); ++i) {
@@ -70,6 +72,15 @@ TEST(Xavier, ShapesOfTheirOwn) {
   expect_uniform(p.wv, std::sqrt(6.0 / (20 + 20)));
 }
 
+TEST(Xavier, LearnedKeysCountAsSquare) {
+  const MhaParameters p = xavier_parameters({.d_model = 512, .heads = 8, .kv_heads = 4, .learned_key = true}, 1);
+  EXPECT_EQ(p.learned_k.shape(), Dims({256}));
+  expect_uniform(p.learned_k, std::sqrt(6.0 / (256 + 256)));
+  expect_uniform(p.learned_v, std::sqrt(6.0 / (256 + 256)));
+  EXPECT_FALSE(bitwise_equal(p.learned_k, p.learned_v));
+  EXPECT_FALSE(xavier_parameters({.d_model = 512, .heads = 8, .zero_key = true}, 1).learned_k);
+}
+
 TEST(Xavier, SeedDecidesAll) {
   expect_same(xavier_parameters(kSmall, 7), xavier_parameters(kSmall, 7));
   const MhaParameters a = xavier_parameters(kSmall, 7);
@@ -106,7 +117,7 @@ TEST(Converters, RoundTripBitwise) {
     const LayerInstance instance(c);
     const NaiveParameters naive = to_naive(instance.config(), instance.parameters().view());
     const MhaParameters fused = to_fused(instance.config(), naive);
-    for (std::size_t i = 0; i < 8; ++i) {
+    for (std::size_t i = 0; i < 10; ++i) {
       const Tensor& before = *all_of(instance.parameters())[i];
       const Tensor& after = *all_of(fused)[i];
       RC_ASSERT(static_cast<bool>(before) == static_cast<bool>(after));
@@ -150,7 +161,9 @@ TEST(Converters, HeadsOfAGroupMustAgree) {
     to_fused(config, naive);
     ADD_FAILURE();
   } catch (const ShapeError& error) {
-    EXPECT_STREQ(error.what(), "layer: naive heads 2 and 3 share a kv head (heads 4, kv_heads 2) but differ in wk, wv or their biases");
+    EXPECT_STREQ(
+        error.what(),
+        "layer: naive heads 2 and 3 share a kv head (heads 4, kv_heads 2) but differ in wk, wv, their biases or learned_k, learned_v");
   }
   EXPECT_THROW(NaiveMultiHeadAttention(config, std::move(naive)), ShapeError);
 }

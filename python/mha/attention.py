@@ -311,16 +311,18 @@ def _integer(value: Any, name: str, most: int = 2**63 - 1) -> int:
 
 
 def _number(value: Any, name: str) -> float:
+    _arrays.refuse_grad(value, name)
     try:
         return float(value)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{name} is {value!r}, must be a number") from error
+    except OverflowError as error:
+        raise ValueError(f"{name} is {value}, which is beyond f64") from error
 
 
 def _numbers(values: Iterable[Any], name: str) -> list[float]:
     """One number per head, from any sequence or array of rank 1."""
-    if hasattr(values, "__dlpack__"):
-        _arrays.refuse_grad(values, name)
+    _arrays.refuse_grad(values, name)
     listed = values.tolist() if hasattr(values, "tolist") else values
     try:
         return [_number(value, name) for value in listed]

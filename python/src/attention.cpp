@@ -40,7 +40,7 @@ Align align_from(const std::string& text) {
   if (text == "top_left") return Align::TopLeft;
   if (text == "bottom_right") return Align::BottomRight;
   if (text == "unset") return Align::Unset;
-  throw ShapeError("causal_align is \"" + text + "\", must be \"top_left\" or \"bottom_right\"");
+  throw ShapeError("align is \"" + text + "\", must be \"top_left\" or \"bottom_right\"");
 }
 
 /// Axes before the last four (of lse: the last three), which all arrays must share. Each index of them is a call of its own.

@@ -33,6 +33,7 @@ void translate(const std::exception_ptr& error, void*) {
 
 NB_MODULE(_core, module) {
   module.doc() = "The C++ part of mha; see the package's own documentation.";
+  nb::set_leak_warnings(false);  // what a program's own globals hold at exit is no fault, and the library prints nothing
   nb::register_exception_translator(translate);
   module.def("current_isa", &mha::current_isa, "The instruction set in use: \"avx512\", \"avx2\", \"scalar\" or \"reference\".");
   module.def("max_threads", [] { return mha::default_executor().concurrency; }, "Cores this process may use: what num_threads=None means.");

@@ -112,10 +112,10 @@ def test_manual_seed_makes_dropout_reproducible():
 
 
 class TestGradients:
-    @pytest.mark.parametrize("which", ["query", "key", "value", "attn_mask", "sinks", "alibi_slopes", "out"])
+    @pytest.mark.parametrize("which", ["query", "key", "value", "attn_mask", "sinks", "alibi_slopes", "scale", "out"])
     def test_are_refused_rather_than_lost(self, which):
         arguments = dict(zip(("query", "key", "value"), problem()))
-        extra = {"attn_mask": torch.zeros(7, 9), "sinks": torch.zeros(4), "alibi_slopes": torch.ones(4), "out": torch.empty(2, 4, 7, 5)}
+        extra = {"attn_mask": torch.zeros(7, 9), "sinks": torch.zeros(4), "alibi_slopes": torch.ones(4), "scale": torch.tensor(0.5), "out": torch.empty(2, 4, 7, 5)}
         arguments.update({which: extra[which]} if which in extra else {})
         arguments[which].requires_grad_()
         with pytest.raises(ValueError, match=f"{which} requires grad, and mha computes no gradients"):

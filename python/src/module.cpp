@@ -5,11 +5,11 @@
 
 #include "arrays.h"
 #include "attention.h"
+#include "layer.h"
 #include "mha/cpu.h"
 #include "mha/error.h"
 #include "mha/version.h"
 #include "mha/workspace.h"
-#include "layer.h"
 #include "model.h"
 
 namespace nb = nanobind;

@@ -162,6 +162,13 @@ def test_values_of_another_dtype(random):
     check(inputs, got)
 
 
+@pytest.mark.parametrize("precision, in_f64", [(11, True), (1, False)])
+def test_a_softmax_of_f64_makes_the_whole_call_f64(random, precision, in_f64):
+    inputs = tensors(random)
+    exact = run({name: array.astype(np.float64) for name, array in inputs.items()})[0].astype(np.float32)
+    assert np.array_equal(run(inputs, softmax_precision=precision)[0], exact) == in_f64
+
+
 def test_lengths_cut_off_what_lies_beyond(random):
     inputs = tensors(random)
     inputs |= {"K": inputs["K"].copy(), "V": inputs["V"].copy()}

@@ -20,17 +20,21 @@ class Difference:
 _SDPA = "TestTransformersCPU.test_scaled_dot_product_attention_batch_size"
 _MASKED = ("3D_input_dim_2D", "3D_input_dim_3D", "4D_input_dim_2D", "4D_input_dim_4D")
 
+_DROPPED = ("0_2", "0_5")  # probabilities, as the tests' names have them
+
 DIFFERENCES = [
     Difference(
         "errors are ValueError (shapes) and TypeError (dtypes), as Python has them; torch's are RuntimeError and AssertionError",
-        ("TestSDPAFailureModesCPU.test_invalid_inputs_1_dimensional_inputs", "TestSDPAFailureModesCPU.test_invalid_inputs_different_datatypes",
-         "TestMultiheadAttentionNN.test_multihead_attn_invalid_shape", "TestMultiheadAttentionNN.test_multihead_attn_fast_path_invalid_shape"),
+        ("TestSDPAFailureModesCPU.test_invalid_inputs_1_dimensional_inputs",
+         "TestSDPAFailureModesCPU.test_invalid_inputs_different_datatypes",
+         "TestMultiheadAttentionNN.test_multihead_attn_invalid_shape",
+         "TestMultiheadAttentionNN.test_multihead_attn_fast_path_invalid_shape"),
         "Error: ",
         (ERRORS,),
     ),
     Difference(
-        "is_causal of MultiheadAttention is a hint only: attn_mask decides, and is refused where its shape is wrong; torch does not look at it "
-        "where no weights are wanted (and here too, errors are ValueError)",
+        "is_causal of MultiheadAttention is a hint only: attn_mask decides, and is refused where its shape is wrong; torch does not look "
+        "at it where no weights are wanted (and here too, errors are ValueError)",
         ("TestTransformersCPU.test_train_with_is_causal_cpu",),
         "ValueError: is_causal is a hint",
         (ERRORS, TRUST),
@@ -43,21 +47,22 @@ DIFFERENCES = [
     ),
     Difference(
         "attn_mask and is_causal together are both obeyed; torch refuses them (dropout, which follows, differs as well: see below)",
-        tuple(f"{_SDPA}_{batch}_{mask}_causal_attn_mask_dropout_p_{p}" for batch, mask, p in itertools.product((1, 5), _MASKED, ("0_2", "0_5"))),
+        tuple(f"{_SDPA}_{batch}_{mask}_causal_attn_mask_dropout_p_{p}" for batch, mask, p in itertools.product((1, 5), _MASKED, _DROPPED)),
         "RuntimeError not raised",
     ),
     Difference(
-        "a row of MultiheadAttention that may see nothing gives weights of 0 and the output projection's bias; torch's are NaN where weights "
-        "are wanted, and not where they are not",
+        "a row of MultiheadAttention that may see nothing gives weights of 0 and the output projection's bias; torch's are NaN where "
+        "weights are wanted, and not where they are not",
         ("TestMultiheadAttentionNN.test_multihead_attention_average_attn_weights",),
         "nan location mismatch",
         (NAN_ROWS,),
     ),
     Difference(
         "which weights dropout drops is a function of a seed (drawn from torch's generator) and the position, not torch's sequence",
-        tuple(f"{_SDPA}_{batch}_{dim}D_input_dim_no_attn_mask_dropout_p_{p}" for batch, dim, p in itertools.product((1, 5), (3, 4), ("0_2", "0_5"))) +
-        tuple(f"{_SDPA}_1_{mask}_attn_mask_dropout_p_{p}" for mask, p in itertools.product(_MASKED, ("0_2", "0_5"))) +
-        tuple(f"{_SDPA}_5_3D_input_dim_2D_attn_mask_dropout_p_{p}" for p in ("0_2", "0_5")),
+        tuple(f"{_SDPA}_{batch}_{dim}D_input_dim_no_attn_mask_dropout_p_{p}"
+              for batch, dim, p in itertools.product((1, 5), (3, 4), _DROPPED)) +
+        tuple(f"{_SDPA}_1_{mask}_attn_mask_dropout_p_{p}" for mask, p in itertools.product(_MASKED, _DROPPED)) +
+        tuple(f"{_SDPA}_5_3D_input_dim_2D_attn_mask_dropout_p_{p}" for p in _DROPPED),
         "Tensor-likes are not close",
     ),
     Difference(

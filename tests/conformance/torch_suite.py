@@ -29,9 +29,10 @@ except ImportError as error:
 FILES = ("test_transformers.py", "nn/test_multihead_attention.py", "test_native_mha.py")
 MANY = 200  # a class with more tests than that is thinned by --every
 # What autograd says where a test goes on to gradients, which were cut off at this library's function.
-NO_GRADIENT = ("does not require grad and does not have a grad_fn", "One of the differentiated Tensors does not require grad", "GradcheckError")
+NO_GRADIENT = (
+    "does not require grad and does not have a grad_fn", "One of the differentiated Tensors does not require grad", "GradcheckError")
 
-PASSED, CUT, GRADIENTS, DIFFERS, NOT_CALLED, TORCHS_OWN, SKIPPED = (
+KINDS = PASSED, CUT, GRADIENTS, DIFFERS, NOT_CALLED, TORCHS_OWN, SKIPPED = (
     "passed", "passed, gradients cut off", "forward passed, then wants gradients", "differs", "calls no attention function",
     "fails with torch's own too", "skipped by the test itself")
 
@@ -106,8 +107,8 @@ def tests_of(module, every):
 def find_tests(argument):
     folder = argument or os.environ.get("MHA_TORCH_TESTS")
     if not folder:
-        print(f"skipped: PyTorch's test files are not in its wheel: give the folder test/ of a checkout of pytorch/pytorch, tag v{VERSION}, as "
-              "--torch-tests DIR or MHA_TORCH_TESTS")
+        print("skipped: PyTorch's test files are not in its wheel: give the folder test/ of a checkout of pytorch/pytorch, "
+              f"tag v{VERSION}, as --torch-tests DIR or MHA_TORCH_TESTS")
         sys.exit(77)
     path = pathlib.Path(folder).resolve()
     lacking = [name for name in FILES if not (path / name).is_file()]
@@ -118,7 +119,7 @@ def find_tests(argument):
 
 def report_of(file, counts, seconds):
     total = sum(counts.values())
-    each = ", ".join(f"{counts[kind]} {kind}" for kind in (PASSED, CUT, GRADIENTS, DIFFERS, NOT_CALLED, TORCHS_OWN, SKIPPED) if counts[kind])
+    each = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
     return f"counts: PyTorch's {file}: {total} tests: {each} ({seconds:.0f} s)"
 
 
@@ -145,7 +146,8 @@ def run_file(file, options, failed):
 
 def check_list(failed):
     """How many entries of the list nothing fails for."""
-    stale = [(prefix, entry.reason) for entry in DIFFERENCES for prefix in entry.tests if not any(test.startswith(prefix) for test in failed)]
+    listed = [(prefix, entry.reason) for entry in DIFFERENCES for prefix in entry.tests]
+    stale = [one for one in listed if not any(test.startswith(one[0]) for test in failed)]
     for prefix, reason in stale:
         print(f"FAILED: {prefix} is listed as different ({reason}), and is not")
     return len(stale)

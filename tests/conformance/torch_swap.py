@@ -1,10 +1,10 @@
 """This library in the place of torch.nn.functional.scaled_dot_product_attention and multi_head_attention_forward (which is what
-torch.nn.MultiheadAttention computes by, but for its fast path), for torch_suite.py. Must be imported before PyTorch's test files, which take
-the functions by name.
+torch.nn.MultiheadAttention computes by, but for its fast path), for torch_suite.py. Must be imported before PyTorch's test files, which
+take the functions by name.
 
-`swap.mode` says who answers: OURS_BESIDE_MATH: this library, except where a test has asked for SDPBackend.MATH and nothing else: torch's own
-reference then, with which the tests compare; OURS: this library always; TORCH: torch always. `swap.adapt` names what of torch is imitated on
-top, so that a test that fails for one known difference shows that it fails for no other."""
+`swap.mode` says who answers: OURS_BESIDE_MATH: this library, except where a test has asked for SDPBackend.MATH and nothing else: torch's
+own reference then, with which the tests compare; OURS: this library always; TORCH: torch always. `swap.adapt` names what of torch is
+imitated on top, so that a test that fails for one known difference shows that it fails for no other."""
 
 import dataclasses
 import inspect
@@ -83,10 +83,10 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 
 def _layer_of(call):
     """mha.MultiheadAttention with the weights of a call of multi_head_attention_forward."""
+    kdim, vdim = (call.k_proj_weight.shape[1], call.v_proj_weight.shape[1]) if call.use_separate_proj_weight else (None, None)
     layer = mha.MultiheadAttention(
         call.embed_dim_to_check, call.num_heads, dropout=call.dropout_p, bias=call.in_proj_bias is not None,
-        add_bias_kv=call.bias_k is not None, add_zero_attn=call.add_zero_attn, kdim=call.k_proj_weight.shape[1] if call.use_separate_proj_weight else None,
-        vdim=call.v_proj_weight.shape[1] if call.use_separate_proj_weight else None, dtype=call.query.dtype)
+        add_bias_kv=call.bias_k is not None, add_zero_attn=call.add_zero_attn, kdim=kdim, vdim=vdim, dtype=call.query.dtype)
     names = ("q_proj_weight", "k_proj_weight", "v_proj_weight") if call.use_separate_proj_weight else ("in_proj_weight",)
     weights = {name: getattr(call, name) for name in (*names, "in_proj_bias", "bias_k", "bias_v")}
     weights |= {"out_proj.weight": call.out_proj_weight, "out_proj.bias": call.out_proj_bias}

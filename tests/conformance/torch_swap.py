@@ -3,8 +3,9 @@ torch.nn.MultiheadAttention computes by, but for its fast path), for torch_suite
 take the functions by name.
 
 `swap.mode` says who answers: OURS_BESIDE_MATH: this library, except where a test has asked for SDPBackend.MATH and nothing else: torch's
-own reference then, with which the tests compare; OURS: this library always; TORCH: torch always. `swap.adapt` names what of torch is
-imitated on top, so that a test that fails for one known difference shows that it fails for no other."""
+own reference then, with which the tests compare; OURS: this library always; TORCH: torch always. Gradients, which this library has none
+of, are torch's. `swap.adapt` names what of torch is imitated on top, so that a test that fails for one known difference shows that it
+fails for no other."""
 
 import dataclasses
 import inspect
@@ -12,6 +13,7 @@ import types
 
 import torch
 import torch.nn.functional as functional
+from torch.nn.attention.bias import CausalBias
 
 import mha
 
@@ -30,7 +32,7 @@ class Swap:
     mode: str = TORCH
     ours: int = 0  # calls answered by this library
     theirs: int = 0  # calls answered by torch
-    cut: bool = False  # whether a call got tensors whose gradients were wanted
+    cut: bool = False  # whether a call got tensors whose gradients were wanted: those are torch's then
     adapt: tuple = ()  # of ERRORS, ONE_MASK, TRUST, NAN_ROWS
 
     def begin(self, mode, adapt=()):
@@ -52,12 +54,38 @@ def _only_math():
     return torch._C._get_math_sdp_enabled() and not others
 
 
-def _forward_only(tensor):
-    """The library has no gradients and refuses tensors that want them; a forward test is run without."""
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        swap.cut = True
-        return tensor.detach()
-    return tensor
+class _WithTorchsGradient(torch.autograd.Function):
+    """A result of this library, which has no gradients, with those torch finds for its own function at the same place: a test then goes on
+    to where it compares results. Nothing is learned of gradients by that."""
+
+    @staticmethod
+    def forward(context, ours, theirs, *tensors):
+        context.theirs = theirs
+        context.save_for_backward(*tensors)
+        return ours(*(None if tensor is None else tensor.detach() for tensor in tensors))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(context, *gradients):
+        wanted = context.needs_input_grad[2:]
+        with torch.enable_grad():
+            tensors = [t if t is None else t.detach().requires_grad_(want) for t, want in zip(context.saved_tensors, wanted)]
+            results = context.theirs(*tensors)
+        results = results if isinstance(results, tuple) else (results,)
+        pairs = [(result, gradient) for result, gradient in zip(results, gradients) if result is not None and gradient is not None]
+        found = iter(torch.autograd.grad([r for r, _ in pairs], [t for t in tensors if t is not None and t.requires_grad],
+                                         [g for _, g in pairs], allow_unused=True))
+        return (None, None, *(next(found) if want else None for want in wanted))
+
+
+def _forward(ours, theirs, tensors):
+    """ours(*tensors); with torch's gradients where they are wanted."""
+    if not torch.is_grad_enabled() or not any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors):
+        return ours(*tensors)
+    swap.cut = True
+    if torch.compiler.is_compiling():
+        return ours(*(tensor if tensor is None else tensor.detach() for tensor in tensors))
+    return _WithTorchsGradient.apply(ours, theirs, *tensors)
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -72,13 +100,22 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     swap.ours += 1
     if ONE_MASK in swap.adapt and is_causal and attn_mask is not None:
         return ORIGINAL(query, key, value, **options)
-    options["attn_mask"] = _forward_only(attn_mask)
+    rest = {name: option for name, option in options.items() if name != "attn_mask"}
     try:
-        return mha.scaled_dot_product_attention(*(_forward_only(tensor) for tensor in (query, key, value)), **options)
+        if isinstance(attn_mask, CausalBias):  # not a tensor of numbers
+            return _forward(lambda *given: mha.scaled_dot_product_attention(*given, attn_mask, **rest),
+                            lambda *given: ORIGINAL(*given, attn_mask._materialize(), **rest), (query, key, value))
+        return _forward(lambda *given: mha.scaled_dot_product_attention(*given, **rest), lambda *given: ORIGINAL(*given, **rest),
+                        (query, key, value, attn_mask))
     except (ValueError, TypeError):
         if ERRORS in swap.adapt:
             ORIGINAL(query, key, value, **options)
         raise
+
+
+_TENSORS = (  # among the arguments of multi_head_attention_forward
+    "query", "key", "value", "key_padding_mask", "attn_mask", "in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight",
+    "in_proj_bias", "bias_k", "bias_v", "out_proj_weight", "out_proj_bias")
 
 
 def _layer_of(call):
@@ -90,19 +127,16 @@ def _layer_of(call):
     names = ("q_proj_weight", "k_proj_weight", "v_proj_weight") if call.use_separate_proj_weight else ("in_proj_weight",)
     weights = {name: getattr(call, name) for name in (*names, "in_proj_bias", "bias_k", "bias_v")}
     weights |= {"out_proj.weight": call.out_proj_weight, "out_proj.bias": call.out_proj_bias}
-    weights = {name: weight for name, weight in weights.items() if weight is not None}
-    if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights.values()):
-        swap.cut = True
-    layer.load_state_dict(weights)
+    layer.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
     return layer.train(call.training)
 
 
-def _computed_layer(call, tensors):
-    query, key, value, padding, mask = (_forward_only(tensor) for tensor in tensors)
+def _computed_layer(call):
+    query, key, value, mask = call.query, call.key, call.value, call.attn_mask
     layer = _layer_of(call)
     if TRUST in swap.adapt and call.is_causal and mask is not None and not call.need_weights:
         mask = torch.ones(len(query), len(key), dtype=torch.bool).triu(1)
-    options = {"key_padding_mask": padding, "attn_mask": mask, "is_causal": call.is_causal}
+    options = {"key_padding_mask": call.key_padding_mask, "attn_mask": mask, "is_causal": call.is_causal}
     result, weights = layer(query, key, value, need_weights=call.need_weights, average_attn_weights=call.average_attn_weights, **options)
     if NAN_ROWS in swap.adapt and call.need_weights:
         empty = layer(query, key, value, average_attn_weights=False, **options)[1].sum(-1) == 0  # [batch, heads, q_len]
@@ -117,14 +151,16 @@ def multi_head_attention_forward(*arguments, **options):
     bound = _LAYER_SIGNATURE.bind(*arguments, **options)
     bound.apply_defaults()
     call = types.SimpleNamespace(**bound.arguments)
-    tensors = (call.query, call.key, call.value, call.key_padding_mask, call.attn_mask)
+    tensors = [getattr(call, name) for name in _TENSORS]
+    with_tensors = lambda given: bound.arguments | dict(zip(_TENSORS, given))  # noqa: E731
     static = call.static_k is not None or call.static_v is not None  # keys projected before: the layer has no such thing
     if swap.mode == TORCH or static or torch.overrides.has_torch_function(tensors):
         swap.theirs += 1
         return ORIGINAL_LAYER(*arguments, **options)
     swap.ours += 1
     try:
-        return _computed_layer(call, tensors)
+        return _forward(lambda *given: _computed_layer(types.SimpleNamespace(**with_tensors(given))),
+                        lambda *given: ORIGINAL_LAYER(**with_tensors(given)), tensors)
     except (ValueError, TypeError):
         if ERRORS in swap.adapt:
             ORIGINAL_LAYER(*arguments, **options)

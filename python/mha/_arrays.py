@@ -29,9 +29,15 @@ def _is_jax(array: Any) -> bool:
 
 
 def refuse_grad(array: Any, name: str) -> None:
-    """ValueError for a torch tensor that requires grad, under grad mode: its gradient would be lost without a word."""
-    if is_torch(array) and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+    """ValueError for a torch tensor that requires grad, under grad mode, or has a tangent: its gradient would be lost without a word."""
+    if not is_torch(array):
+        return
+    torch = sys.modules["torch"]
+    if array.requires_grad and torch.is_grad_enabled():
         raise ValueError(f"{name} requires grad, and mha computes no gradients: use torch.no_grad(), or {name}.detach()")
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(array).tangent is not None:
+        raise ValueError(f"{name} has a tangent of forward-mode AD, and mha computes no gradients: give its primal")
 
 
 def _refuse_override(tensor: torch.Tensor, name: str) -> None:

@@ -30,9 +30,15 @@ def attend(call: Call) -> AttentionOutputs:
     for name in ("query", "key", "value"):
         if getattr(getattr(call, name), "is_nested", False):
             raise TypeError(f"{name} is a nested tensor, must be a dense one (padded, with attn_mask)")
-    if torch.compiler.is_compiling() or not _is_plain(call.query):
+    if torch.compiler.is_compiling() or not _is_plain(call.query) or _is_recording():
         return _traced(call)
     return _computed(call)
+
+
+def _is_recording() -> bool:
+    """Whether someone notes torch's operators as they are called on plain tensors (make_fx, torch.jit.trace, any TorchDispatchMode): what is
+    computed without one would be missing from the notes, and the result in them an empty tensor."""
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
 
 
 def _computed(call: Call) -> AttentionOutputs:

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import warnings
 
 import numpy as np
 import oracle
@@ -308,3 +309,26 @@ def test_classes_that_say_themselves_what_they_mean_are_refused():
         with pytest.raises(TypeError, match="query is a nested tensor"):
             sdpa(nested, nested, nested)
     assert torch.equal(sdpa(torch.nn.Parameter(q, requires_grad=False), k, v), sdpa(q, k, v))
+
+
+def test_what_is_recorded_holds_the_call():
+    """make_fx and torch.jit.trace follow plain tensors through torch's operators: the call must be one of them, not the memory it wrote."""
+    q, k, v = problem()
+    other = torch.randn_like(q)
+    call = lambda query: sdpa(query, k, v, is_causal=True)  # noqa: E731
+    recorded = torch.fx.experimental.proxy_tensor.make_fx(call)(q)
+    assert torch.equal(recorded(other), call(other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        traced = torch.jit.trace(call, q)
+    assert torch.equal(traced(other), call(other))
+
+
+def test_tangents_are_refused():
+    q, k, v = problem()
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        sdpa(q, k, v)
+        for name, arguments in (("query", (forward.make_dual(q, q), k, v)), ("value", (q, k, forward.make_dual(v, v)))):
+            with pytest.raises(ValueError, match=f"{name} has a tangent"):
+                sdpa(*arguments)

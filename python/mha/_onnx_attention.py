@@ -175,6 +175,8 @@ def lower(attrs: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Sequence
         rules, align, table = place_rows(rules, k.shape[1] - added, q.shape[1], k.shape[1])
     elif lengths is not None:
         align = "bottom_right"
+        if lengths.dtype.kind not in "iu":
+            raise ValueError(f"nonpad_kv_seqlen is {lengths.dtype}, must be integers")
     compute = _compute_dtype(q.dtype, v.dtype, attrs.get("softmax_precision"))
     allowed, bias = mask_arguments(given("attn_mask"), k.shape[1], compute)
     if table is not None:

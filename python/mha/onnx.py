@@ -88,6 +88,7 @@ def _attend(lowered: Lowered) -> dict[str, Array]:
 
 
 def _checked_lengths(lengths: Array, batch: int, kv_len: int) -> list[int]:
+    """What selects the keys by slices, which would take any number."""
     if lengths.shape != (batch,):
         raise ValueError(f"nonpad_kv_seqlen has shape {list(lengths.shape)}, must be [{batch}]")
     for b, length in enumerate(lengths):

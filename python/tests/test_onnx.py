@@ -240,6 +240,7 @@ def test_an_opset_before_attention_is_refused():
     ({"Q": np.zeros((2, 3, 3, 4), np.float32), "K": np.zeros((2, 2, 5, 4), np.float32), "V": np.zeros((2, 2, 5, 4), np.float32)}, "heads"),
     ({"nonpad_kv_seqlen": np.array([5, 6])}, r"nonpad_kv_seqlen\[1\] is 6, must be 0 to 5"),
     ({"nonpad_kv_seqlen": np.array([-1, 5])}, r"nonpad_kv_seqlen\[0\] is -1"),
+    ({"nonpad_kv_seqlen": np.array([5.0, 2.7])}, "nonpad_kv_seqlen is float64, must be integers"),
     ({"nonpad_kv_seqlen": np.array([5])}, r"nonpad_kv_seqlen has shape \[1\], must be \[2\]"),
     ({"attn_mask": np.zeros((3, 6), np.float32)}, "there are 5 keys"),
     ({"past_key": np.zeros((2, 1, 5, 4), np.float64), "past_value": np.zeros((2, 1, 5, 6), np.float32)}, "past_key is float64"),

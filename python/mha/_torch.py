@@ -93,7 +93,8 @@ def _call(arguments: tuple[Any, ...], options: dict[str, Any]) -> Call:
 
 def _operator(*arguments: Any, **options: Any) -> _Results:
     call = _call(arguments, options)
-    result = _computed(call)
+    with _arrays.operator_of_torch():
+        result = _computed(call)
     absent = [call.query.new_empty(0) for _ in range(2)]
     return (result.out, absent[0] if result.lse is None else result.lse, absent[1] if result.weights is None else result.weights)
 

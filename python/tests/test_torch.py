@@ -332,3 +332,24 @@ def test_tangents_are_refused():
         for name, arguments in (("query", (forward.make_dual(q, q), k, v)), ("value", (q, k, forward.make_dual(v, v)))):
             with pytest.raises(ValueError, match=f"{name} has a tangent"):
                 sdpa(*arguments)
+
+
+def test_only_the_operator_is_recorded():
+    """The layer and the library's own call are no operators of torch: recorded, they would be the memory they wrote."""
+    layer = mha.MultiheadAttention(8, 2, dtype=torch.float32).eval()
+    rows, heads = torch.randn(5, 3, 8), torch.randn(1, 5, 2, 8)
+    for call, tensor in ((lambda t: layer(t, t, t)[0], rows), (lambda t: mha.attention_forward(t, t, t).out, heads)):
+        call(tensor)
+        for record in (lambda c, t: torch.fx.experimental.proxy_tensor.make_fx(c)(t), torch.jit.trace):
+            with pytest.raises(ValueError, match="is being recorded"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                record(call, tensor)
+        with torch._subclasses.FakeTensorMode(), pytest.raises(TypeError, match="is a FakeTensor, must be a plain tensor"):
+            call(torch.empty(tensor.shape))
+
+
+def test_tensors_whose_memory_is_gone_are_refused():
+    q, k, v = problem()
+    k.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=r"key has shape \[2, 4, 9, 8\] and no memory"):
+        sdpa(q, k, v)

@@ -4,7 +4,10 @@ Used by every module of the package that takes arrays. torch and JAX are never i
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -30,9 +33,43 @@ def _is_jax(array: Any) -> bool:
 
 
 def refuse_grad(array: Any, name: str) -> None:
-    """ValueError for a torch tensor that requires grad, under grad mode: its gradient would be lost without a word."""
-    if is_torch(array) and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+    """ValueError for a torch tensor that requires grad, under grad mode, or has a tangent: its gradient would be lost without a word."""
+    if not is_torch(array):
+        return
+    torch = sys.modules["torch"]
+    if array.requires_grad and torch.is_grad_enabled():
         raise ValueError(f"{name} requires grad, and mha computes no gradients: use torch.no_grad(), or {name}.detach()")
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(array).tangent is not None:
+        raise ValueError(f"{name} has a tangent of forward-mode AD, and mha computes no gradients: give its primal")
+
+
+def _refuse_unreadable(tensor: torch.Tensor, name: str) -> None:
+    """TypeError for a class of tensors with a __torch_function__ or __torch_dispatch__ of its own: such a class says itself what it means, and
+    its memory need not hold that (torch's CausalBias has nothing in it, a fake tensor has none). ValueError where plain tensors are recorded
+    and the caller is no operator of torch: the record would lack what is computed here, and hold the memory it was written to."""
+    torch = sys.modules["torch"]
+    own = type(tensor).__torch_function__
+    plain = getattr(own, "__func__", own) in (torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl)
+    if not plain or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"{name} is a {type(tensor).__name__}, must be a plain tensor")
+    if getattr(_operator, "computes", False):
+        return
+    if torch._C._get_tracing_state() is not None or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:
+        raise ValueError(f"{name} is being recorded (make_fx, torch.jit.trace): only mha.scaled_dot_product_attention is an operator of torch")
+
+
+_operator = threading.local()
+
+
+@contextlib.contextmanager
+def operator_of_torch() -> Iterator[None]:
+    """While an operator that torch has recorded computes."""
+    _operator.computes = True
+    try:
+        yield
+    finally:
+        _operator.computes = False
 
 
 def read(array: Any, name: str, writable: bool = False) -> _core.Array:
@@ -47,6 +84,7 @@ def read(array: Any, name: str, writable: bool = False) -> _core.Array:
         return _core.Array(array, name, writable)
     if is_torch(array):
         refuse_grad(array, name)
+        _refuse_unreadable(array, name)
         if array.device.type != "cpu":
             raise ValueError(f"{name} is on device {array.device}, must be on cpu")
         if array.is_neg():  # a view that says "minus" without having computed it

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from mha import _arrays, _core, attention
 from mha.attention import AttentionOutputs, Call, RowStatistics
@@ -24,15 +25,39 @@ _Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]
 
 def attend(call: Call) -> AttentionOutputs:
     """attention.attend for a torch query: at once, or as an operator of the graph where torch is tracing."""
-    if torch.compiler.is_compiling() or not _is_plain(call.query):
+    if isinstance(call.attn_mask, CausalBias):
+        call = _causal(call, call.attn_mask)
+    for name in ("query", "key", "value"):
+        if getattr(getattr(call, name), "is_nested", False):
+            raise TypeError(f"{name} is a nested tensor, must be a dense one (padded, with attn_mask)")
+    if torch.compiler.is_compiling() or not _is_plain(call.query) or _is_recording():
         return _traced(call)
     return _computed(call)
+
+
+def _is_recording() -> bool:
+    """Whether someone notes torch's operators as they are called on plain tensors (make_fx, torch.jit.trace, any TorchDispatchMode): what is
+    computed without one would be missing from the notes, and the result in them an empty tensor."""
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
 
 
 def _computed(call: Call) -> AttentionOutputs:
     if call.seed is None and call.dropout_p > 0:
         call = replace(call, seed=int(torch.randint(2**63 - 1, ())))
     return attention.attend(call)
+
+
+def _causal(call: Call, bias: CausalBias) -> Call:
+    """The call with a rule instead of torch's causal_upper_left and causal_lower_right, which have no values in their memory."""
+    if call.is_causal:
+        raise ValueError("attn_mask: CausalBias should not be used with causal=True")
+    sizes, wanted = [bias.seq_len_q, bias.seq_len_kv], [call.query.shape[-2], call.key.shape[-2]]
+    if sizes != wanted:
+        raise ValueError(f"attn_mask is a CausalBias of {sizes}, must be of {wanted}")
+    align = "top_left" if bias.variant == CausalVariant.UPPER_LEFT else "bottom_right"
+    if align != call.causal_align and (call.window is not None or call.alibi_slopes is not None):
+        raise ValueError(f"attn_mask is a CausalBias that is {align}, causal_align is {call.causal_align}")
+    return replace(call, attn_mask=None, is_causal=True, causal_align=align)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -69,7 +94,8 @@ def _call(arguments: tuple[Any, ...], options: dict[str, Any]) -> Call:
 
 def _operator(*arguments: Any, **options: Any) -> _Results:
     call = _call(arguments, options)
-    result = _computed(call)
+    with _arrays.operator_of_torch():
+        result = _computed(call)
     absent = [call.query.new_empty(0) for _ in range(2)]
     stats = [] if result.stats is None else [array for array in result.stats if array is not None]
     return (result.out, absent[0] if result.lse is None else result.lse, absent[1] if result.weights is None else result.weights, stats)

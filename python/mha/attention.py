@@ -207,6 +207,8 @@ def attention_forward(
 def attend(call: Call) -> AttentionOutputs:
     """The call, computed. Raises as scaled_dot_product_attention does."""
     q, k, v = (_arrays.read(array, name) for array, name in ((call.query, "query"), (call.key, "key"), (call.value, "value")))
+    if q.dtype not in ("f32", "bf16", "f16", "f64"):
+        raise TypeError(f"query is {q.dtype}, must be f32, bf16, f16 or f64")
     spec = _spec(call)
     shapes = Shapes.of(call, q, k, v)
     out = _new_out(call, q, shapes) if call.out is None else call.out

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "mha/error.h"
@@ -97,6 +98,8 @@ void Array::read(const void* data, const nb::dlpack::dtype& found, const std::op
   if (!type) throw DTypeError(name_ + " is " + describe(found) + ", must be f32, bf16, f16, f64 or, for a mask, bool");
   dtype_ = *type;
   check_extent(name_, shape_, strides_, size_of(dtype_));
+  const bool empty = std::find(shape_.begin(), shape_.end(), 0) != shape_.end();
+  if (data == nullptr && !empty) throw ShapeError(name_ + " has shape " + to_string(shape_) + " and no memory");
   data_ = data == nullptr ? static_cast<void*>(nothing) : const_cast<void*>(data);
   if (reinterpret_cast<std::uintptr_t>(data_) % size_of(dtype_) != 0) {
     throw ShapeError(name_ + " lies at an address that is no multiple of the " + std::to_string(size_of(dtype_)) + " bytes of an element");

@@ -389,3 +389,11 @@ class TestAttentionForward:
         q, k, v = self.arrays(random)
         with pytest.raises(ValueError, match=r"q has shape \[7, 4, 8\], must be \[batch, length, heads, dim\]"):
             mha.attention_forward(q[0], k, v)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, bool])
+def test_a_query_whose_dtype_is_read_but_not_computed(dtype):
+    """Masks may be of it; without `out` the result would have to be."""
+    q = np.zeros((2, 3, 4), dtype)
+    with pytest.raises(TypeError, match="query is .*, must be f32, bf16, f16 or f64"):
+        sdpa(q, q, q)

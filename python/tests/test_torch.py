@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import warnings
 
 import numpy as np
 import oracle
@@ -272,3 +273,83 @@ def test_many_threads_of_torch_tensors():
     for thread in threads:
         thread.join()
     assert not faults
+
+
+@pytest.mark.parametrize("name, align", [("causal_upper_left", "top_left"), ("causal_lower_right", "bottom_right")])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_torchs_causal_biases(name, align, compiled):
+    """Objects of torch.nn.attention.bias are tensors with nothing in their memory: their rule is what they mean."""
+    q, k, v = problem()
+    call = torch.compile(sdpa, backend="eager", fullgraph=True) if compiled else sdpa
+    bias = getattr(torch.nn.attention.bias, name)(7, 9)
+    assert torch.equal(call(q, k, v, bias), sdpa(q, k, v, is_causal=True, causal_align=align))
+    with pytest.raises(ValueError, match="should not be used with causal=True"):
+        sdpa(q, k, v, bias, is_causal=True)
+    with pytest.raises(ValueError, match=r"CausalBias of \[7, 9\], must be of \[7, 8\]"):
+        sdpa(q, k[..., :8, :], v[..., :8, :], bias)
+    if align == "bottom_right":
+        with pytest.raises(ValueError, match="causal_align is top_left"):
+            sdpa(q, k, v, bias, window=(2, 0))
+
+
+def test_classes_that_say_themselves_what_they_mean_are_refused():
+    class Absent(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *arguments, **options):
+            return super().__torch_function__(*arguments, **options)
+
+    q, k, v = problem()
+    mask = torch.zeros(7, 9).as_subclass(Absent)
+    with pytest.raises(TypeError, match="attn_mask is a Absent, must be a plain tensor"):
+        sdpa(q, k, v, mask)
+    with pytest.raises(TypeError, match="key is a Absent, must be a plain tensor"):
+        sdpa(q, k.as_subclass(Absent), v)
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.randn(3, 2, 8), torch.randn(4, 2, 8)], layout=layout)
+        with pytest.raises(TypeError, match="query is a nested tensor"):
+            sdpa(nested, nested, nested)
+    assert torch.equal(sdpa(torch.nn.Parameter(q, requires_grad=False), k, v), sdpa(q, k, v))
+
+
+def test_what_is_recorded_holds_the_call():
+    """make_fx and torch.jit.trace follow plain tensors through torch's operators: the call must be one of them, not the memory it wrote."""
+    q, k, v = problem()
+    other = torch.randn_like(q)
+    call = lambda query: sdpa(query, k, v, is_causal=True)  # noqa: E731
+    recorded = torch.fx.experimental.proxy_tensor.make_fx(call)(q)
+    assert torch.equal(recorded(other), call(other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        traced = torch.jit.trace(call, q)
+    assert torch.equal(traced(other), call(other))
+
+
+def test_tangents_are_refused():
+    q, k, v = problem()
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        sdpa(q, k, v)
+        for name, arguments in (("query", (forward.make_dual(q, q), k, v)), ("value", (q, k, forward.make_dual(v, v)))):
+            with pytest.raises(ValueError, match=f"{name} has a tangent"):
+                sdpa(*arguments)
+
+
+def test_only_the_operator_is_recorded():
+    """The layer and the library's own call are no operators of torch: recorded, they would be the memory they wrote."""
+    layer = mha.MultiheadAttention(8, 2, dtype=torch.float32).eval()
+    rows, heads = torch.randn(5, 3, 8), torch.randn(1, 5, 2, 8)
+    for call, tensor in ((lambda t: layer(t, t, t)[0], rows), (lambda t: mha.attention_forward(t, t, t).out, heads)):
+        call(tensor)
+        for record in (lambda c, t: torch.fx.experimental.proxy_tensor.make_fx(c)(t), torch.jit.trace):
+            with pytest.raises(ValueError, match="is being recorded"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                record(call, tensor)
+        with torch._subclasses.FakeTensorMode(), pytest.raises(TypeError, match="is a FakeTensor, must be a plain tensor"):
+            call(torch.empty(tensor.shape))
+
+
+def test_tensors_whose_memory_is_gone_are_refused():
+    q, k, v = problem()
+    k.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=r"key has shape \[2, 4, 9, 8\] and no memory"):
+        sdpa(q, k, v)

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,8 +30,10 @@ struct Threshold {
   bool least;  // values below are bad, not those above
   bool share;  // must lie in [0, 1]
 };
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Threshold kThresholds[] = {
-    {"--max-logit", "largest logit", "Largest score a head may reach", [](const HeadHealth& h) { return h.max_logit; }, false, false},
+    {"--max-logit", "largest logit", "Largest score a head may reach",
+     [](const HeadHealth& h) { return h.max_logit == -kInfinity ? std::nan("") : h.max_logit; }, false, false},
     {"--min-entropy", "mean entropy", "Mean entropy a head must keep, in nats", [](const HeadHealth& h) { return h.entropy; }, true, false},
     {"--max-collapsed", "share of collapsed rows", "Share of a head's rows whose entropy may collapse",
      [](const HeadHealth& h) { return h.collapsed; }, false, true},

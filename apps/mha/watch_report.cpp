@@ -14,7 +14,7 @@ namespace {
 
 double count(Index rows) { return static_cast<double>(rows); }
 
-constexpr std::array<HeadNumber, 11> kNumbers = {{
+constexpr std::array<HeadNumber, 12> kNumbers = {{
     {"rows", "", "mha_head_rows", "Rows of attention that were counted", [](const HeadHealth& h) { return count(h.rows); }},
     {"max_logit", "logit", "mha_head_max_logit", "Largest scaled score before softmax", [](const HeadHealth& h) { return h.max_logit; }},
     {"entropy", "entropy", "mha_head_entropy_nats", "Mean entropy of a row of weights, in nats",
@@ -33,6 +33,8 @@ constexpr std::array<HeadNumber, 11> kNumbers = {{
     {"nan_rows", "NaN", "mha_head_nan_rows", "Rows with a NaN", [](const HeadHealth& h) { return count(h.nan_rows); }},
     {"infinite_rows", "inf", "mha_head_infinite_rows", "Rows with an infinite score or output",
      [](const HeadHealth& h) { return count(h.infinite_rows); }},
+    {"nonfinite_rows", "", "mha_head_nonfinite_rows", "Rows with a NaN or an infinity",
+     [](const HeadHealth& h) { return count(h.nonfinite_rows); }},
 }};
 
 bool is_count(const HeadNumber& number) { return number.name.ends_with("rows"); }
@@ -49,7 +51,8 @@ std::string plural(Index n, std::string_view what) { return fmt::format("{} {}{}
 std::string sample_value(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return fmt::format("{}", static_cast<float>(value));
+  // Whole numbers, which are counts, in full; the rest as wide as it was computed.
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{}", static_cast<float>(value));
 }
 
 std::string label_value(std::string_view text) {

@@ -107,20 +107,21 @@ void attention_weights(const AttentionSpec& spec, const AttentionInputs& inputs,
                        TensorView weights, Workspace& workspace);
 
 /// What every key receives: the sum over all queries of their weights on it (before dropout), [batch, heads, kv_len], f32. A second pass
-/// over q and k, from the lse of a former attention_forward of the same spec and inputs; memory O(tile). Precision, `inputs.v` and errors
-/// as attention_weights. Bitwise the same for any number of threads.
+/// over q and k, from the lse of a former attention_forward of the same spec and inputs; memory O(tile) per thread. Precision, `inputs.v`
+/// and errors as attention_weights. Bitwise the same for any number of threads.
 void attention_received(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, TensorView received,
                         Workspace& workspace);
 
 /// A picture of a rectangle of one head's table at a chosen size, f32, [rows, columns]: at most the rectangle's own. Cell (r, c) holds
 /// queries [r * n / rows, (r + 1) * n / rows) of the rectangle's n, and keys likewise. Either may be absent.
 struct WeightsMap {
-  TensorView mean = {};  // over all pairs of the cell; hidden ones weigh 0, so that a row's sum is that of its queries
+  TensorView mean = {};  // over all pairs of the cell; hidden ones weigh 0, so that mean times pairs adds up to all of the rectangle
   TensorView max = {};
 };
 
-/// Mean and maximum of the weights in every cell, computed in tiles: the table is never held. With cells of one pair it gives what
-/// attention_weights does, and precision, `inputs.v` and errors are as there. Bitwise the same for any number of threads.
+/// Mean and maximum of the weights in every cell, computed in tiles: the table is never held. Rows of cells are what threads share out.
+/// With cells of one pair it gives what attention_weights does, and precision, `inputs.v` and errors are as there. Bitwise the same for any
+/// number of threads.
 void attention_map(const AttentionSpec& spec, const AttentionInputs& inputs, ConstTensorView lse, const WeightsRegion& region,
                    const WeightsMap& map, Workspace& workspace);
 

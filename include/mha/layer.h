@@ -34,7 +34,8 @@ struct MhaConfig {
   bool zero_key = false;         // whether a key and a value of zeros follow, last of all
   AttentionSpec attention = {};  // its dropout acts in training only
 
-  /// Keys that follow those of the input. All that speaks of keys (weights, allowed, bias, mask rules) counts kv_len + appended_keys().
+  /// Keys that follow those of the input. All that speaks of keys (weights, allowed, bias) counts kv_len + appended_keys(). They have no
+  /// position: a call with mask rules or ALiBi is refused where there are any.
   Index appended_keys() const { return (learned_key ? 1 : 0) + (zero_key ? 1 : 0); }
 };
 
@@ -91,6 +92,7 @@ struct MhaTrace {
   ConstTensorView allowed;
   RowStatistics statistics = {};  // what was asked for
 };
+/// Also called where the executor has stopped the call (Executor::stop): the numbers are then unfinished.
 using MhaHook = std::function<void(const MhaTrace&)>;
 
 struct MhaOutputs {

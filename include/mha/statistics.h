@@ -7,13 +7,14 @@
 namespace mha {
 
 /// What to tell of each row: of the weights alpha_j it gives to its visible keys j, before dropout. Each is on request (absent views are
-/// not computed), all are [batch, heads, q_len], f32 (f64 for f64) but for max_key. Hidden pairs take no part. A row that sees no key has
+/// not written), all are [batch, heads, q_len], f32 (f64 for f64) but for max_key. Hidden pairs take no part. A row that sees no key has
 /// max_score -inf, max_key -1 and 0 in all others; one that meets a NaN has NaN, but for max_score and max_key, which pass it over.
 struct RowStatistics {
   TensorView max_score = {};  // the largest score (scaled, capped, with bias) before softmax
   TensorView max_key = {};    // i64: its key, the first among equals
   TensorView entropy = {};    // -sum of alpha_j ln(alpha_j), in nats (Clark et al. 2019); a sink takes its share and is not counted
-  // Of |position of the query - j|, over keys as they weigh among themselves (a sink's share left out): mean, and variance about it.
+  // Of |position of the query - j|, over keys as they weigh among themselves (a sink's share left out): mean, and variance about it. 0 too
+  // where a sink leaves no weight that f32 can hold.
   TensorView distance = {};
   TensorView distance_variance = {};
   TensorView first_weight = {};   // alpha_0: what an attention sink takes (Xiao et al. 2023)

@@ -5,6 +5,8 @@
 
 Errors are ValueError (sizes, options), TypeError (dtypes, kinds of argument) and OSError (files), with the library's text."""
 
+import contextlib
+import importlib.metadata
 import sys
 
 from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
@@ -48,5 +50,9 @@ __all__ = [
     "window",
 ]
 
+__version__ = importlib.metadata.version("mha")
+
 if "torch" in sys.modules:
-    from mha import _torch as _torch  # registers torch.ops.mha.scaled_dot_product_attention
+    # Registers torch.ops.mha.scaled_dot_product_attention. An older torch lacks what that takes, which must not keep NumPy's users from mha.
+    with contextlib.suppress(ImportError, AttributeError):
+        from mha import _torch as _torch

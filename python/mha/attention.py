@@ -115,13 +115,13 @@ def scaled_dot_product_attention(
 
     window: (left, right): only keys from `left` before to `right` after the query's position, inclusive; -1 = no limit.
     softcap: scores become softcap * tanh(score / softcap), before masks.
-    sinks: one logit per head that joins the softmax's denominator only.
+    sinks: one logit per head that joins the softmax's denominator only. Held as f32, like alibi_slopes and dropout_p, in f64 calls too.
     alibi_slopes: one per head: -slope * |distance| is added (`mha.alibi_slopes(heads)` are the paper's). Not with a float attn_mask.
     causal_align: where query 0 sits for is_causal, window and alibi_slopes: "top_left" (at key 0) or "bottom_right" (at key kv_len - q_len).
     return_lse, return_weights, return_stats: the result is then an AttentionOutputs instead of an array.
     chosen_keys: bool, broadcastable to [..., kv_len] (... being the batch axes): the keys whose weight return_stats adds up.
     seed: of the dropout, 0 to 2^64 - 1. None: drawn from torch's generator for a torch query (torch.manual_seed), else from NumPy's global one
-        (numpy.random.seed). What is dropped depends on the seed and the index only, never on threads.
+        (numpy.random.seed). What is dropped depends on the seed and the index only (leading axes as given), never on threads.
     num_threads: at most so many threads. None: all cores this process may use. The result is bitwise the same for any number.
     out: an array of the result's shape and dtype to write to; it must not overlap an input.
 
@@ -199,7 +199,7 @@ def attention_forward(
     stats = None
     if return_stats:
         stats = _statistics(arrays, marked, lambda whole: _arrays.empty(q, "i64" if whole else wide, table[:3]), 3)
-    _core.attention_forward(spec, arrays, None if num_threads is None else _integer(num_threads, "num_threads"))
+    _core.attention_forward(spec, arrays, threads_of(num_threads))
     return AttentionOutputs(_arrays.finish(q, written) if out is None else out, _arrays.finish(q, lse), _arrays.finish(q, weights),
                             _finish_statistics(q, stats))
 
@@ -233,7 +233,7 @@ def attend(call: Call) -> AttentionOutputs:
     if call.return_stats:
         chosen = None if chosen is None else chosen.broadcast_to(shapes.full(shapes.kv_len))
         stats = _statistics(arrays, chosen, lambda whole: _arrays.empty(call.query, "i64" if whole else wide, shapes.lse), len(shapes.batch) + 2)
-    _core.attention_forward(spec, arrays, None if call.num_threads is None else _integer(call.num_threads, "num_threads"))
+    _core.attention_forward(spec, arrays, threads_of(call.num_threads))
     if call.out is None:
         out = _arrays.finish(call.query, out)
     return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights), _finish_statistics(call.query, stats))
@@ -372,8 +372,15 @@ def _integer(value: Any, name: str, most: int = 2**63 - 1) -> int:
     return number
 
 
+def threads_of(num_threads: int | None) -> int | None:
+    """num_threads as the extension takes it; more than there are cores is all of them. TypeError or ValueError."""
+    return None if num_threads is None else _integer(num_threads, "num_threads")
+
+
 def _number(value: Any, name: str) -> float:
     _arrays.refuse_grad(value, name)
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} is {value!r}, must be a number")
     try:
         return float(value)
     except (TypeError, ValueError) as error:

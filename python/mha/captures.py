@@ -3,7 +3,7 @@
     mha.capture(model, "The man saw the astronomer with a telescope", "telescope.safetensors")
     weights = mha.load_capture("telescope.safetensors").layers[5].weights(head=11)
 
-The layout is docs/formats.md's, and `mha serve --tensors` reads it. `capture` wants torch and transformers, `load_capture` only NumPy.
+The layout is docs/formats.md's. `capture` wants torch and transformers, `load_capture` only NumPy.
 What is computed is attention_weights'; this file knows what is written where."""
 
 from __future__ import annotations
@@ -121,9 +121,13 @@ def load_capture(path: _Path) -> Capture:
     if metadata.get("version") != VERSION:
         raise ValueError(f"{name}: a capture of version {metadata.get('version')!r}, this package reads {VERSION!r}")
     try:
-        layers = [_read_layer(file, index, said) for index, said in enumerate(json.loads(metadata["layers"]))]
-        texts, pieces = json.loads(metadata.get("texts", "null")), json.loads(metadata.get("pieces", "{}"))
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+        listed, texts, pieces = (json.loads(metadata.get(key, absent)) for key, absent in
+                                 (("layers", "null"), ("texts", "null"), ("pieces", "{}")))
+        for what, found, kind in (("layers", listed, list), ("pieces", pieces, dict)):
+            if not isinstance(found, kind):
+                raise TypeError(f"{what} is no {kind.__name__}")
+        layers = [_read_layer(file, index, said) for index, said in enumerate(listed)]
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise ValueError(f"{name}: its metadata is no capture's: {type(error).__name__}: {error}") from error
     tokens = {key: _tensor(file, key) for key in file.names() if key.partition(".")[0] in ("tokens", "decoder_tokens")}
     return Capture(metadata.get("model", ""), metadata.get("architecture", ""), texts, pieces, tokens, layers)
@@ -153,11 +157,15 @@ def _read_layer(file: _core.SafetensorsFile, index: int, said: dict[str, Any]) -
     if window is not None:
         left, right = (int(bound) for bound in window)
         window = (left, right)
+        if max(abs(left), abs(right)) >= 2**63:
+            raise ValueError(f"window is {list(window)}, beyond 64 bits")
+    if not isinstance(said["causal"], bool):
+        raise TypeError(f"causal is {said['causal']!r}, must be true or false")
     return CapturedLayer(
         name, queries, keys, q=_of_rank(name, 4, _tensor(file, prefix + "q")), k=_of_rank(name, 4, _tensor(file, prefix + "k")),
         v=_of_rank(name, 4, _tensor(file, prefix + "v")) if prefix + "v" in names else None,
         lse=_of_rank(name, 3, _tensor(file, prefix + "lse")), scale=float(said["scale"]),
-        softcap=None if said["softcap"] is None else float(said["softcap"]), causal=bool(said["causal"]), window=window,
+        softcap=None if said["softcap"] is None else float(said["softcap"]), causal=said["causal"], window=window,
         align=str(said["align"]), sinks=named("sinks"), allowed=named("allowed"), bias=named("bias"))
 
 

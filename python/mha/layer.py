@@ -34,7 +34,7 @@ class MultiHeadAttention:
     kv_heads: of keys and values, heads is a multiple of it; None: heads. head_dim: None: d_model / heads.
     key_width, value_width: of the arrays keys and values are projected from; None: d_model, key_width.
     bias: whether all four projections have one. learned_key, zero_key: whether a learned key and value, and a key and value of zeros, follow
-        those of the input: all that speaks of keys (weights, allowed, bias, mask) then counts them.
+        those of the input: all that speaks of keys (weights, allowed, bias) then counts them, and mask rules and ALiBi are refused.
     mask: rules of position (`mha.causal()`, `mha.window(left, right)`, ..., joined by &). align: "top_left" or "bottom_right", needed by
         rules where q_len and the number of keys differ.
     scale (None: 1 / sqrt(head_dim)), softcap, sink_logits (one per head), alibi_slopes (one per head): as in scaled_dot_product_attention.
@@ -131,7 +131,7 @@ class MultiHeadAttention:
         if return_weights:
             weights = self._new_weights(x, x if key is None else key)
             call.weights = _arrays.read(weights, "weights", writable=True)
-        self._layer.forward(call, hook, num_threads)
+        self._layer.forward(call, hook, attention.threads_of(num_threads))
         y = _arrays.finish(x, y)
         return LayerOutputs(y, _arrays.finish(x, weights)) if return_weights else y
 

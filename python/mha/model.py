@@ -61,7 +61,7 @@ class Transformer:
             call.allowed = _arrays.read(allowed, "allowed")
         call.lengths = attention.lengths_of(lengths, "lengths")
         call.temperature = attention._number(temperature, "temperature")
-        self._model.forward(call, hook, num_threads)
+        self._model.forward(call, hook, attention.threads_of(num_threads))
         return hidden[0] if numbers.ndim == 1 else hidden
 
     __call__ = forward

@@ -41,7 +41,8 @@ class MultiheadAttention:
 
     Differences from torch: there are no gradients, so a torch tensor that requires grad, under grad mode, is refused; a row that may see
     nothing gives weights of 0 and the output projection's bias, where torch gives NaN with need_weights=True; is_causal is never more than
-    a hint, attn_mask decides; errors are ValueError and TypeError. Raises ValueError for sizes that cannot be, with the numbers."""
+    a hint, attn_mask decides; need_weights=True in training with dropout runs attention twice, since weights come back dropped (ask for none
+    where none are looked at); errors are ValueError and TypeError. Raises ValueError for sizes that cannot be, with the numbers."""
 
     def __init__(
         self,

@@ -50,14 +50,14 @@ def attention_weights(
     call of attention with the same masks and options gave.
 
     q: [batch, q_len, heads, head_dim]. k: [batch, kv_len, kv_heads, head_dim]. lse: [batch, heads, q_len], f32. Not for f64.
-    queries, keys: (begin, end); None: all. options: those of the former call, as in attention_forward. (scaled_dot_product_attention has
-    heads before length: hand its arrays on with those axes exchanged.)
+    queries, keys: (begin, end); None: all. options: those of the former call, as in attention_forward; with others, rows add up to anything
+    but 1. (scaled_dot_product_attention has heads before length: hand its arrays on with those axes exchanged.)
 
     Raises ValueError or TypeError."""
     call, sizes = _former(q, k, lse, options)
     region = _region(sizes, head, batch, queries, keys)
     out = np.empty((region[3] - region[2], region[5] - region[4]), np.float32)
-    _core.attention_weights(call, region, _arrays.read(out, "weights", writable=True), _threads(options))
+    _core.attention_weights(call, region, _arrays.read(out, "weights", writable=True), attention.threads_of(options.get("num_threads")))
     return out
 
 
@@ -66,7 +66,7 @@ def attention_received(q: Any, k: Any, lse: Any, **options: Unpack[FormerOptions
     precision and errors as in attention_weights."""
     call, sizes = _former(q, k, lse, options)
     out = np.empty((sizes[0], sizes[2], sizes[3]), np.float32)
-    _core.attention_received(call, _arrays.read(out, "received", writable=True), _threads(options))
+    _core.attention_received(call, _arrays.read(out, "received", writable=True), attention.threads_of(options.get("num_threads")))
     return out
 
 
@@ -94,7 +94,7 @@ def attention_map(
     cells = min(wanted[0], region[3] - region[2]), min(wanted[1], region[5] - region[4])
     result = WeightsMap(np.empty(cells, np.float32), np.empty(cells, np.float32))
     mean, top = (_arrays.read(array, name, writable=True) for array, name in zip(result, ("mean", "max")))
-    _core.attention_map(call, region, mean, top, _threads(options))
+    _core.attention_map(call, region, mean, top, attention.threads_of(options.get("num_threads")))
     return result
 
 
@@ -114,11 +114,6 @@ def _former(q: Any, k: Any, lse: Any, options: FormerOptions) -> tuple[_core.For
             setattr(call, name, _arrays.read(array, name))
     call.kv_lengths = attention.lengths_of(options.get("kv_lengths"), "kv_lengths")
     return call, (queries.shape[0], queries.shape[1], queries.shape[2], keys.shape[1])
-
-
-def _threads(options: FormerOptions) -> int | None:
-    threads = options.get("num_threads")
-    return None if threads is None else attention._integer(threads, "num_threads")
 
 
 def _region(

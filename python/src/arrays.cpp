@@ -74,6 +74,11 @@ Array::Array(nb::handle object, std::string name, bool writable, const std::opti
       shape_.push_back(static_cast<Index>(array.shape(axis)));
       strides_.push_back(array.stride(axis));
     }
+    // Strides of an empty array mean nothing, and NumPy's are 0; the library's are those of a dense one.
+    if (std::find(shape_.begin(), shape_.end(), 0) != shape_.end()) {
+      Index step = 1;
+      for (std::size_t axis = shape_.size(); axis-- > 0; step *= std::max<Index>(shape_[axis], 1)) strides_[axis] = step;
+    }
     read(array.data(), array.dtype(), dtype);
     owner_ = std::move(array);
   };

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -45,6 +46,7 @@ class Watched {
   void start() {
     caller_ = std::this_thread::get_id();
     stopped_ = false;
+    raised_ = nullptr;
     looked_ = Clock::now();
   }
   /// With the GIL held: throws what a handler raised.
@@ -84,11 +86,8 @@ struct Lane {
 
 Executor executor_for(std::optional<Index> threads) {
   Executor executor = default_executor();
-  if (threads && (*threads < 1 || *threads > executor.concurrency)) {
-    throw ShapeError("num_threads is " + std::to_string(*threads) + ", must be 1 to " + std::to_string(executor.concurrency) +
-                     ", the cores this process may use");
-  }
-  if (threads) executor.concurrency = static_cast<int>(*threads);
+  if (threads && *threads < 1) throw ShapeError("num_threads is " + std::to_string(*threads) + ", must be at least 1");
+  if (threads) executor.concurrency = static_cast<int>(std::min<Index>(*threads, executor.concurrency));
   if (executor.concurrency == 1) return serial_executor();
   return openmp_executor(executor.concurrency).value_or(executor);
 }
@@ -113,11 +112,17 @@ void compute(std::optional<Index> threads, const std::function<void(Workspace&)>
     Lane* lane;
     ~Release() { lane->busy = false; }
   } release{lane};
+  std::exception_ptr failed;
   {
     const nb::gil_scoped_release no_gil;
-    work(lane->workspace);
+    try {
+      work(lane->workspace);
+    } catch (...) {
+      failed = std::current_exception();
+    }
   }
-  lane->watched.finish();
+  lane->watched.finish();  // an interrupt comes first: what failed may have failed of it
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace mha::python

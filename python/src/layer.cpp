@@ -78,6 +78,8 @@ class Trace {
     const bool possible = inside(region.queries, trace.q.size(1)) && inside(region.keys, trace.k.size(1));
     Tensor weights(DType::F32, possible ? Dims{region.queries.hi - region.queries.lo, region.keys.hi - region.keys.lo} : Dims{0, 0});
     attention_weights(trace.spec, inputs, trace.lse, region, weights, *workspace_);
+    const Executor& executor = workspace_->executor();
+    if (executor.stop != nullptr && executor.stop(executor.context)) throw std::runtime_error("interrupted: the weights are unfinished");
     return to_numpy(std::move(weights));
   }
 

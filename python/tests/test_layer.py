@@ -468,3 +468,25 @@ def test_attention_weights_refuses(random):
     ):
         with pytest.raises(error, match=re.escape(text)):
             mha.attention_weights(**(good | changes))
+
+
+def test_ctrl_c_within_a_hook(random):
+    """It is raised by the call that it stopped, and nothing of it is left for the next one."""
+    layer = mha.MultiHeadAttention(d_model=16, heads=1)
+    x = random.standard_normal((1, 7000, 16)).astype(np.float32)
+
+    def hook(trace):
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        trace.weights(0)
+
+    def raise_it(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            layer(x, hook=hook)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    layer(x[:, :10])

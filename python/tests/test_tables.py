@@ -40,6 +40,14 @@ def test_a_map_of_one_pair_per_cell_is_the_rectangle():
     np.testing.assert_array_equal(found.max, weights)
 
 
+def test_empty_rectangles():
+    q, k, lse, _ = former({})
+    assert mha.attention_weights(q, k, lse, 0, queries=(3, 3)).shape == (0, 90)
+    assert mha.attention_map(q, k, lse, 0, queries=(3, 3)).mean.shape == (0, 90)
+    assert mha.attention_map(q, k, lse, 0, shape=(0, 5)).max.shape == (0, 5)
+    assert mha.attention_received(q[:0], k[:0], lse[:0]).shape == (0, 4, 90)
+
+
 def test_bad_input():
     q, k, lse, _ = former({})
     for call, error, text in (

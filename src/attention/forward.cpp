@@ -58,6 +58,7 @@ class ForwardTask {
   bool values_finite(Interval keys);
 
   const TaskContext c_;
+  Arena& arena_;
   const Partials* partials_;
   Index value_stride_;
   Panel* panels_ = nullptr;
@@ -76,6 +77,7 @@ class ForwardTask {
 
 ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, Arena& arena)
     : c_(context),
+      arena_(arena),
       partials_(partials),
       value_stride_((context.p.value_dim + context.plan.lanes - 1) / context.plan.lanes * context.plan.lanes) {
   const Problem& p = c_.p;
@@ -96,12 +98,12 @@ ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, A
   }
   rows_ = arena.take<float>(c_.plan.row_scratch);
   scored_ = take_scored(c_, arena, tile_max_, rows_);
-  if (p.statistics.wanted) tally_.emplace(c_, panels_, panel_count_, arena);
   if (c_.plan.copy_values) value_copy_ = arena.take<float>(c_.plan.key_tile * p.value_dim);
 }
 
 void ForwardTask::run() {
   start();
+  if (c_.p.statistics.wanted) tally_.emplace(c_, panels_, panel_count_, arena_);
   const Interval seen = seen_keys();
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
     const bool folding = c_.plan.folds && first % kFoldKeys == 0 && first > seen.lo;

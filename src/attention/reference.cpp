@@ -168,8 +168,9 @@ void write_statistics_of(const WeightsRow& table, Index offset, const RowStatist
   put(wanted.entropy, entropy);
   put(wanted.distance, mean);
   put(wanted.distance_variance, variance);
-  put(wanted.first_weight, keys == 0 ? 0 : table.weights[0]);
-  put(wanted.chosen_weight, chosen);
+  // A row that meets a NaN says so, even of keys that are hidden from it.
+  put(wanted.first_weight, std::isnan(total) ? total : keys == 0 ? 0 : table.weights[0]);
+  put(wanted.chosen_weight, std::isnan(total) ? total : chosen);
 }
 
 /// Rule 3, second half: dropout after the normaliser, then times V. Hidden keys take no part, whatever V holds there.
@@ -226,7 +227,7 @@ void reference_received(const AttentionSpec& spec, const AttentionInputs& inputs
 }
 
 void reference_map(const AttentionSpec& spec, const AttentionInputs& inputs, const WeightsRegion& region, const WeightsMap& map) {
-  const Dims shape = map.mean ? map.mean.shape : map.max.shape;
+  const Dims shape = map.mean.rank() > 0 ? map.mean.shape : map.max.shape;
   const Index queries = region.queries.hi - region.queries.lo;
   const Index keys = region.keys.hi - region.keys.lo;
   for (Index r = 0; r < shape[0]; ++r) {

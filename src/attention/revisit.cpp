@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "attention/panel.h"
 #include "core/executor.h"
@@ -166,8 +164,8 @@ class MapRows {
 MapRows::MapRows(const RevisitRun& run, const WeightsRegion& region, const WeightsMap& map, Interval cell_rows, Arena& arena)
     : run_(run),
       region_(region),
-      rows_{region.queries.hi - region.queries.lo, (map.mean ? map.mean : map.max).size(0)},
-      columns_{region.keys.hi - region.keys.lo, (map.mean ? map.mean : map.max).size(1)},
+      rows_{region.queries.hi - region.queries.lo, (map.mean.rank() > 0 ? map.mean : map.max).size(0)},
+      columns_{region.keys.hi - region.keys.lo, (map.mean.rank() > 0 ? map.mean : map.max).size(1)},
       own_(cell_rows) {
   const Index cells = (own_.hi - own_.lo) * columns_.cells;
   sum_ = arena.take<double>(cells);
@@ -233,12 +231,25 @@ void MapRows::write(const WeightsMap& map) const {
   }
 }
 
+struct RevisitWork {
+  Index tasks;
+  double flops;
+  std::size_t scratch;  // bytes per worker, what a body takes besides included
+};
+
+/// What a Revisit and its sight of so many keys take, and a few arrays' rounding.
+std::size_t scratch_of(const Problem& p, const Plan& plan, Index keys) {
+  const Index lanes = plan.rows_per_task + plan.panel_lanes;
+  return plan.scratch + sight_bytes(p, plan, keys) + static_cast<std::size_t>(lanes) * (sizeof(float) + sizeof(float*) + kAlignment) +
+         16 * kAlignment;
+}
+
 /// body(worker's arena, task) in parallel, with denormals flushed.
 template <class Body>
-void in_parallel(Workspace& workspace, Index tasks, double flops, const Plan& plan, Body&& body) {
-  const int workers = core::workers_for(workspace.executor(), tasks, flops);
-  for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(plan.scratch + plan.sight_scratch);
-  core::run_tasks(workspace.executor(), workers, tasks, [&](int worker, Index i) {
+void in_parallel(Workspace& workspace, const RevisitWork& work, Body&& body) {
+  const int workers = core::workers_for(workspace.executor(), work.tasks, work.flops);
+  for (int w = 0; w < workers; ++w) workspace.arena(w).reserve(work.scratch);
+  core::run_tasks(workspace.executor(), workers, work.tasks, [&](int worker, Index i) {
     const core::FlushDenormals mode;
     Arena& arena = workspace.arena(worker);
     const ArenaScope scope(arena);
@@ -257,15 +268,19 @@ void run_received(const AttentionSpec& spec, const AttentionInputs& inputs, Cons
   const Index all_heads = received.size(0) * heads;
   const Index kv_len = received.size(2);
   if (all_heads == 0 || kv_len == 0) return;
-  std::vector<std::unique_ptr<OneHead>> problems;
-  for (Index i = 0; i < all_heads; ++i) problems.push_back(std::make_unique<OneHead>(spec, inputs, lse, i / heads, i % heads));
-  const Plan plan = make_plan(problems[0]->problem(), kernels);
+  const OneHead any(spec, inputs, lse, 0, 0);  // plans go by sizes and strides, which are the same for all
+  const Plan plan = make_plan(any.problem(), kernels);
   const Index blocks = (kv_len + kReceivedKeys - 1) / kReceivedKeys;
-  in_parallel(workspace, all_heads * blocks, plan.flops * static_cast<double>(all_heads), plan, [&](Arena& arena, Index i) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(kReceivedKeys) * (sizeof(double) + static_cast<std::size_t>(plan.lanes) * sizeof(float));
+  const RevisitWork work{all_heads * blocks, plan.flops * static_cast<double>(all_heads),
+                         scratch_of(any.problem(), plan, kReceivedKeys) + bytes};
+  in_parallel(workspace, work, [&](Arena& arena, Index i) {
     const Index head = i / blocks;
     const Interval keys{i % blocks * kReceivedKeys, std::min((i % blocks + 1) * kReceivedKeys, kv_len)};
     double* sums = arena.take<double>(keys.hi - keys.lo);
-    sum_received({problems[static_cast<std::size_t>(head)]->problem(), plan, kernels}, keys, sums, arena);
+    const OneHead one(spec, inputs, lse, head / heads, head % heads);
+    sum_received({one.problem(), plan, kernels}, keys, sums, arena);
     const TensorView row = received.slice(0, head / heads, head / heads + 1).slice(1, head % heads, head % heads + 1);
     for (Index key = keys.lo; key < keys.hi; ++key) row.as<float>()[key * row.stride(2)] = static_cast<float>(sums[key - keys.lo]);
   });
@@ -273,7 +288,7 @@ void run_received(const AttentionSpec& spec, const AttentionInputs& inputs, Cons
 
 void run_map(const OneHead& head, const WeightsRegion& region, const WeightsMap& map, const kernels::KernelTable& kernels,
              Workspace& workspace) {
-  const TensorView& shape = map.mean ? map.mean : map.max;
+  const TensorView& shape = map.mean.rank() > 0 ? map.mean : map.max;
   if (element_count(shape.shape) == 0) return;
   const Plan plan = make_plan(head.problem(), kernels);
   const double flops = 2.0 * static_cast<double>(region.queries.hi - region.queries.lo) *
@@ -282,7 +297,10 @@ void run_map(const OneHead& head, const WeightsRegion& region, const WeightsMap&
   const Index together = std::max<Index>(1, std::min(plan.rows_per_task / queries_of_row, kMapCells / shape.size(1)));
   const Index tasks = (shape.size(0) + together - 1) / together;
   const RevisitRun run{head.problem(), plan, kernels};
-  in_parallel(workspace, tasks, flops, plan, [&](Arena& arena, Index i) {
+  const std::size_t cells = static_cast<std::size_t>(together * shape.size(1)) * (sizeof(double) + sizeof(float));
+  const std::size_t lanes = static_cast<std::size_t>(plan.panel_lanes) * (sizeof(Index) + 2 * sizeof(float));
+  const RevisitWork work{tasks, flops, scratch_of(head.problem(), plan, region.keys.hi - region.keys.lo) + cells + lanes};
+  in_parallel(workspace, work, [&](Arena& arena, Index i) {
     const Index first = (tasks - 1 - i) * together;  // causal masks make later rows heavier
     MapRows rows(run, region, map, {first, std::min(first + together, shape.size(0))}, arena);
     for_parts(run, rows.queries(), region.keys, arena, [&](const Task& task, Revisit& revisit) {

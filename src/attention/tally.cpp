@@ -29,7 +29,10 @@ std::size_t Tally::bytes(const Plan& plan, Index rows) {
 }
 
 Tally::Tally(const TaskContext& context, const Panel* panels, int panel_count, Arena& arena)
-    : c_(context), panels_(panels), lanes_(arena.take<Lanes>(panel_count)) {
+    : c_(context),
+      panels_(panels),
+      distances_(context.p.statistics.distance || context.p.statistics.distance_variance),
+      lanes_(arena.take<Lanes>(panel_count)) {
   for (float** array : {&tile_.max, &tile_.spread, &tile_.chosen, &tile_.weight, &tile_.distance, &tile_.square, &tile_.from}) {
     *array = arena.take<float>(c_.plan.panel_lanes);
   }
@@ -63,7 +66,7 @@ void Tally::mark_chosen(Interval keys) {
   if (marks_of_ == keys.lo) return;
   marks_of_ = keys.lo;
   for (Index key = keys.lo; key < keys.hi; ++key) {
-    marks_[key - keys.lo] = *reinterpret_cast<const bool*>(c_.p.statistics.chosen.at(c_.task.batch, key, 0, 0)) ? 1.0F : 0.0F;
+    marks_[key - keys.lo] = *c_.p.statistics.chosen.at(c_.task.batch, key, 0, 0) != std::byte{0} ? 1.0F : 0.0F;
   }
 }
 
@@ -128,8 +131,9 @@ void Tally::sum_tile(int i, const KeyTile& tile, const Scored& scored) {
     const kernels::Strip run = next_run(*scored.mask, s);
     const Index first = run.first_vector * c_.plan.lanes;
     const float* weights = scored.scores + run.key * panel.ld + first;
-    c_.kernels.add_moments(weights, panel.ld, run.vectors, run.count,
-                           {static_cast<float>(run.key), tile_.from + first, tile_.distance + first, tile_.square + first});
+    if (distances_)
+      c_.kernels.add_moments(weights, panel.ld, run.vectors, run.count,
+                             {static_cast<float>(run.key), tile_.from + first, tile_.distance + first, tile_.square + first});
     if (marks_ == nullptr) continue;
     c_.kernels.accumulate({marks_ + run.key, 1, run.count, 1}, weights, panel.ld, run.vectors, nullptr, tile_.chosen + first);
   }
@@ -165,7 +169,7 @@ void Tally::join(int i, const KeyTile& tile, const kernels::RowState& state, boo
   add(all.weight, tile_.weight, count);
   add(all.spread, tile_.spread, count);
   if (marks_ != nullptr) add(all.chosen, tile_.chosen, count);
-  add_distances(all, static_cast<double>(tile.keys.lo), count);
+  if (distances_) add_distances(all, static_cast<double>(tile.keys.lo), count);
 }
 
 /// Distances were taken from `from`; the row's own place is there, or all of the tile lies beyond it.

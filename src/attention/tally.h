@@ -59,6 +59,7 @@ class Tally {
 
   const TaskContext c_;
   const Panel* panels_;
+  const bool distances_;  // whether any is asked for
   Lanes* lanes_;
   Tile tile_;
   float* marks_ = nullptr;  // per key of the tile: 1 for a chosen one, else 0; absent where none are

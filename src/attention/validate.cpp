@@ -1,9 +1,9 @@
 #include "attention/validate.h"
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/check.h"
 
@@ -119,20 +119,23 @@ void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
             spec.dropout.probability, ", must lie in [0, 1]");
 }
 
+/// An absent view has no data and no axes; one of no elements may have no data either.
+bool is_given(const ConstTensorView& view) { return view || view.rank() > 0; }
+
 struct Result {
   const char* name;
   TensorView view;
   DType dtype;
 };
 /// Of numbers that are as wide as the others.
-std::vector<Result> results_of(const RowStatistics& s, DType wide) {
-  return {{"max_score", s.max_score, wide},
-          {"max_key", s.max_key, DType::I64},
-          {"entropy", s.entropy, wide},
-          {"distance", s.distance, wide},
-          {"distance_variance", s.distance_variance, wide},
-          {"first_weight", s.first_weight, wide},
-          {"chosen_weight", s.chosen_weight, wide}};
+std::array<Result, 7> results_of(const RowStatistics& s, DType wide) {
+  return {{{"max_score", s.max_score, wide},
+           {"max_key", s.max_key, DType::I64},
+           {"entropy", s.entropy, wide},
+           {"distance", s.distance, wide},
+           {"distance_variance", s.distance_variance, wide},
+           {"first_weight", s.first_weight, wide},
+           {"chosen_weight", s.chosen_weight, wide}}};
 }
 
 void check_statistics(const AttentionSpec& spec, const AttentionInputs& in, const RowStatistics& statistics, DType wide) {
@@ -142,28 +145,30 @@ void check_statistics(const AttentionSpec& spec, const AttentionInputs& in, cons
   }
   if (statistics.distance || statistics.distance_variance) check_aligned(spec, in, "a distance");
   const ConstTensorView& chosen = statistics.chosen;
-  MHA_CHECK(ShapeError, static_cast<bool>(statistics.chosen_weight) == static_cast<bool>(chosen), "attention: chosen_weight and chosen go ",
-            "together, ", chosen ? "chosen_weight" : "chosen", " is absent");
-  if (!chosen) return;
+  MHA_CHECK(ShapeError, is_given(statistics.chosen_weight) == is_given(chosen), "attention: chosen_weight and chosen go together, ",
+            is_given(chosen) ? "chosen_weight" : "chosen", " is absent");
+  if (!is_given(chosen)) return;
   MHA_CHECK(ShapeError, chosen.rank() == 2 && (chosen.size(0) == batch || chosen.size(0) == 1) && chosen.size(1) == in.k.size(1),
             "attention: chosen has shape ", to_string(chosen.shape), ", must be [", batch, " or 1, ", in.k.size(1), "]");
   MHA_CHECK(DTypeError, chosen.dtype == DType::Bool, "attention: chosen is ", name_of(chosen.dtype), ", must be bool");
 }
 
-void check_overlaps(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& out) {
+/// Throws where a result that is written shares memory with something that is read.
+void check_apart(const char* who, const char* name, const ConstTensorView& view, const AttentionSpec& spec, const AttentionInputs& in) {
   const auto* dense = std::get_if<DenseBias>(&spec.bias);
-  std::vector<std::pair<const char*, ConstTensorView>> written{{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}};
-  for (const Result& result : results_of(out.statistics, in.q.dtype)) {
-    if (result.view) written.emplace_back(result.name, result.view);
-  }
-  const std::pair<const char*, ConstTensorView> read[] = {{"q", in.q},
-                                                          {"k", in.k},
-                                                          {"v", in.v},
-                                                          {"allowed", in.allowed},
-                                                          {"bias", dense != nullptr ? dense->values : ConstTensorView{}},
-                                                          {"chosen", out.statistics.chosen}};
+  const std::pair<const char*, ConstTensorView> read[] = {
+      {"q", in.q}, {"k", in.k}, {"v", in.v}, {"allowed", in.allowed}, {"bias", dense != nullptr ? dense->values : ConstTensorView{}}};
+  for (const auto& [other, source] : read) MHA_CHECK(ShapeError, !may_overlap(view, source), who, ": ", name, " overlaps ", other);
+}
+
+void check_overlaps(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& out) {
+  std::array<std::pair<const char*, ConstTensorView>, 10> written{{{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}}};
+  std::size_t count = 3;
+  for (const Result& result : results_of(out.statistics, in.q.dtype)) written[count++] = {result.name, result.view};
   for (const auto& [name, view] : written) {
-    for (const auto& [other, source] : read) MHA_CHECK(ShapeError, !may_overlap(view, source), "attention: ", name, " overlaps ", other);
+    if (!view) continue;
+    check_apart("attention", name, view, spec, in);
+    MHA_CHECK(ShapeError, !may_overlap(view, out.statistics.chosen), "attention: ", name, " overlaps chosen");
     for (const auto& [other, target] : written) {
       MHA_CHECK(ShapeError, name == other || !may_overlap(view, target), "attention: ", name, " overlaps ", other);
     }
@@ -221,16 +226,14 @@ void check_region(const char* who, const AttentionInputs& in, const WeightsRegio
 }
 
 /// A result that is written: its shape is right already.
-void check_written(const char* who, const char* name, const TensorView& view, const AttentionInputs& in, const ConstTensorView& lse) {
+void check_written(const char* who, const char* name, const TensorView& view, const ConstTensorView& lse) {
   MHA_CHECK(ShapeError, view || element_count(view.shape) == 0, who, ": ", name, " has no data");
   MHA_CHECK(DTypeError, view.dtype == DType::F32, who, ": ", name, " is ", name_of(view.dtype), ", must be f32");
   for (int axis = 0; axis < view.rank(); ++axis) {
     MHA_CHECK(ShapeError, view.stride(axis) != 0 || view.size(axis) <= 1, who, ": ", name, " has stride 0 along axis ", axis, " of size ",
               view.size(axis), ": its elements would share memory");
   }
-  for (const auto& [other, source] : {std::pair{"q", in.q}, std::pair{"k", in.k}, std::pair{"lse", lse}}) {
-    MHA_CHECK(ShapeError, !may_overlap(view, source), who, ": ", name, " overlaps ", other);
-  }
+  MHA_CHECK(ShapeError, !may_overlap(view, lse), who, ": ", name, " overlaps lse");
 }
 
 }  // namespace
@@ -242,7 +245,8 @@ void validate_weights(const AttentionSpec& spec, const AttentionInputs& in, Cons
   check_region(kWho, in, region);
   const Dims shape{region.queries.hi - region.queries.lo, region.keys.hi - region.keys.lo};
   MHA_CHECK(ShapeError, weights.shape == shape, kWho, ": weights has shape ", to_string(weights.shape), ", must be ", to_string(shape));
-  check_written(kWho, "weights", weights, in, lse);
+  check_written(kWho, "weights", weights, lse);
+  check_apart(kWho, "weights", weights, spec, in);
 }
 
 void validate_received(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const TensorView& received) {
@@ -251,7 +255,8 @@ void validate_received(const AttentionSpec& spec, const AttentionInputs& in, Con
   const Dims table = table_shape(in);
   const Dims shape{table[0], table[1], table[3]};
   MHA_CHECK(ShapeError, received.shape == shape, kWho, ": received has shape ", to_string(received.shape), ", must be ", to_string(shape));
-  check_written(kWho, "received", received, in, lse);
+  check_written(kWho, "received", received, lse);
+  check_apart(kWho, "received", received, spec, in);
 }
 
 void validate_map(const AttentionSpec& spec, const AttentionInputs& in, ConstTensorView lse, const WeightsRegion& region,
@@ -259,18 +264,19 @@ void validate_map(const AttentionSpec& spec, const AttentionInputs& in, ConstTen
   constexpr const char* kWho = "attention_map";
   check_former(kWho, spec, in, lse);
   check_region(kWho, in, region);
-  MHA_CHECK(ShapeError, map.mean || map.max, kWho, ": neither mean nor max is given");
+  MHA_CHECK(ShapeError, is_given(map.mean) || is_given(map.max), kWho, ": neither mean nor max is given");
   const Index queries = region.queries.hi - region.queries.lo;
   const Index keys = region.keys.hi - region.keys.lo;
   for (const auto& [name, view] : {std::pair{"mean", map.mean}, std::pair{"max", map.max}}) {
-    if (!view) continue;
+    if (!is_given(view)) continue;
     MHA_CHECK(ShapeError, view.rank() == 2 && view.size(0) <= queries && view.size(1) <= keys, kWho, ": ", name, " has shape ",
               to_string(view.shape), ", must be [rows, columns] of at most [", queries, ", ", keys, "]");
     static_cast<void>(element_count({view.size(0), queries}));  // what places of cells are computed from must fit in 64 bits
     static_cast<void>(element_count({view.size(1) + 1, keys + 1}));
-    check_written(kWho, name, view, in, lse);
+    check_written(kWho, name, view, lse);
+    check_apart(kWho, name, view, spec, in);
   }
-  if (!map.mean || !map.max) return;
+  if (!is_given(map.mean) || !is_given(map.max)) return;
   MHA_CHECK(ShapeError, map.mean.shape == map.max.shape, kWho, ": max has shape ", to_string(map.max.shape), ", mean has ",
             to_string(map.mean.shape));
   MHA_CHECK(ShapeError, !may_overlap(map.mean, map.max), kWho, ": max overlaps mean");

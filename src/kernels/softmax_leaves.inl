@@ -82,7 +82,9 @@ void exp_minus(float* scores, Index ld, int vectors, Index keys, const float* ma
     const F32 top = subtractable(Isa::load(max + v * kLanes));
     for (Index k = 0; k < keys; ++k) {
       float* at = scores + k * ld + v * kLanes;
-      Isa::store(at, exp_nonpositive(Isa::min(highest, Isa::sub(Isa::load(at), top))));
+      const F32 score = Isa::load(at);
+      // What is hidden weighs 0 in a row whose lse is NaN too.
+      Isa::store(at, Isa::where_neg_inf(score, Isa::set(0.0F), exp_nonpositive(Isa::min(highest, Isa::sub(score, top)))));
     }
   }
 }

@@ -106,6 +106,7 @@ struct KernelTable {
   /// -inf and for anything below the smallest normal f32; NaN stays NaN. Returns whether some alpha is not 1.
   bool (*softmax_update)(float* scores, Index ld, int vectors, const Strip* strips, int strip_count, const float* tile_max, RowState state);
   /// scores[k][l] = exp(scores[k][l] - max[l]), with 0 in place of a max of -inf: weights, once the row's maximum (or lse) is known.
+  /// Exactly 0 for a score of -inf, even where max is NaN.
   void (*exp_minus)(float* scores, Index ld, int vectors, Index keys, const float* max);
   /// sums[k * lanes + l] += sum over v of weights[k * ld + v * lanes + l].
   void (*add_vectors)(const float* weights, Index ld, int vectors, Index keys, float* sums);

@@ -221,6 +221,10 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   MHA_CHECK(ShapeError, inputs.kv_lengths.empty() || call.keys == call.kv_len, "layer: kv_lengths has ", inputs.kv_lengths.size(),
             " entries, but ", config.appended_keys(), " keys are appended, which lie beyond them: hide keys by allowed");
   call.spec = spec_of_call(config, inputs);
+  const bool by_position = !call.spec.mask.empty() || std::holds_alternative<AlibiBias>(call.spec.bias);
+  MHA_CHECK(ShapeError, !by_position || call.keys == call.kv_len, "layer: ", config.appended_keys(), " keys are appended, which have no ",
+            "position, but ", call.spec.mask.empty() ? "an ALiBi bias" : "mask " + to_string(call.spec.mask),
+            " goes by it: use allowed or bias");
   return call;
 }
 

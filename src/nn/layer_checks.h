@@ -11,7 +11,8 @@ DType compute_dtype(const MhaWeights& weights);
 /// Throws ShapeError or DTypeError where weights contradict the (resolved) config.
 void check_weights(const MhaConfig& config, const MhaWeights& weights);
 
-/// As check_weights, for the naive form; returns the dtype it computes in. Heads of one group must carry equal wk, wv, bk, bv.
+/// As check_weights, for the naive form; returns the dtype it computes in. Heads of one group must carry equal wk, wv, bk, bv, learned_k,
+/// learned_v.
 DType check_naive(const MhaConfig& config, const NaiveParameters& parameters);
 
 /// A call with every absent input replaced by what it stands for, and its sizes.
@@ -24,8 +25,8 @@ struct LayerCall {
   AttentionSpec spec;  // the config's, with the call's bias and dropout seed; no dropout outside training, the temperature in its scale
 };
 
-/// Throws ShapeError or DTypeError where a tensor of the call contradicts the (resolved) config. `allowed`, `kv_lengths` and `weights` are
-/// attention's to check, which it does before any output is touched.
+/// Throws ShapeError or DTypeError where a tensor of the call contradicts the (resolved) config. The rest of `allowed`,
+/// `kv_lengths`, `weights` and statistics is attention's to check, which it does before any output is touched.
 LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& inputs, const MhaOutputs& outputs);
 
 /// What attention cannot check for the naive form, which hands it one head at a time: the axes of heads.

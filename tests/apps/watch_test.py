@@ -20,7 +20,7 @@ from mha_command import MHA, Command, default_model
 
 TEXT = "the man saw the astronomers with a telescope . a man with the telescope , the astronomer saw"
 SHARES = ("collapsed", "sink", "special", "uniform", "one_key", "dead")
-METRICS = {"mha_head_rows": "rows", "mha_head_max_logit": "max_logit", "mha_head_entropy_nats": "entropy",
+METRICS = {"mha_head_rows": "rows", "mha_head_nonfinite_rows": "nonfinite_rows", "mha_head_max_logit": "max_logit", "mha_head_entropy_nats": "entropy",
            "mha_head_entropy_collapsed_ratio": "collapsed", "mha_head_sink_weight_ratio": "sink", "mha_head_special_weight_ratio": "special",
            "mha_head_uniform_rows_ratio": "uniform", "mha_head_single_key_rows_ratio": "one_key", "mha_head_dead_rows_ratio": "dead",
            "mha_head_nan_rows": "nan_rows", "mha_head_infinite_rows": "infinite_rows"}
@@ -191,7 +191,7 @@ class Watch(WatchCommand):
         for head in data["watched"]:
             broken = (head["layer"], head["head"]) == (1, 0)
             self.assertEqual((head["nan_rows"], head["infinite_rows"], head["entropy"] is None), (data["tokens"] if broken else 0, 0, broken))
-        for option, limit in (("--max-nonfinite", "0"), ("--min-entropy", "0"), ("--max-dead", "1"), ("--max-sink", "1")):
+        for option, limit in (("--max-nonfinite", "0"), ("--max-logit", "1000"), ("--min-entropy", "0"), ("--max-dead", "1"), ("--max-sink", "1")):
             done = self.run_mha("watch", TEXT, option, limit)
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr.decode(), rf"\Amha: layer 1 head 0: [^\n]* {option} {limit}\n\Z")

@@ -104,13 +104,7 @@ TEST_P(RevisitTest, RandomRectanglesAtRandomSizes) {
   check("cells of any rectangle, under " + GetParam(), [] {
     const Problem p = *gen::problem({DType::F32, DType::Bf16, DType::F16});
     const Instance instance(p);
-    WeightsRegion region;
-    region.batch = *rc::gen::inRange<Index>(0, p.batch);
-    region.head = *rc::gen::inRange<Index>(0, p.heads());
-    region.queries.lo = *rc::gen::inRange<Index>(0, p.q_len + 1);
-    region.queries.hi = *rc::gen::inRange<Index>(region.queries.lo, p.q_len + 1);
-    region.keys.lo = *rc::gen::inRange<Index>(0, p.kv_len + 1);
-    region.keys.hi = *rc::gen::inRange<Index>(region.keys.lo, p.kv_len + 1);
+    const WeightsRegion region = gen::region(p);
     const Index rows = *rc::gen::inRange<Index>(0, region.queries.hi - region.queries.lo + 1);
     const Index columns = *rc::gen::inRange<Index>(0, region.keys.hi - region.keys.lo + 1);
     RC_ASSERT(wrong_map(instance, region, rows, columns) == "");
@@ -145,6 +139,32 @@ TEST_P(RevisitTest, NaNIsToldWhereItIsSeen) {
   for_each_position(mean.shape(), [&](Index r, Index c, Index, Index) {
     EXPECT_EQ(std::isnan(element(mean.view(), r, c)), r == 3) << r << " " << c;
     EXPECT_EQ(std::isnan(element(top.view(), r, c)), r == 3) << r << " " << c;
+  });
+}
+
+/// A row that is NaN tells the keys it sees, and no others: a hidden weight is 0 whatever the row's lse.
+TEST_P(RevisitTest, NaNStaysWithTheKeysOfItsRow) {
+  const Problem problem = {.batch = 1, .q_len = 40, .kv_len = 40, .kv_heads = 1, .mask = causal()};
+  Instance instance(problem);
+  set_element(instance.q(), 0, 3, 0, 2, std::numeric_limits<double>::quiet_NaN());
+  const Results whole = run(instance);
+  Tensor received(DType::F32, {1, 1, 40});
+  Tensor mean(DType::F32, {4, 4});
+  Tensor top(DType::F32, {4, 4});
+  Tensor weights(DType::F32, {1, 40});
+  Workspace workspace(serial_executor());
+  attention_received(instance.spec(), instance.inputs(), whole.lse(), received, workspace);
+  attention_map(instance.spec(), instance.inputs(), whole.lse(), {.batch = 0, .head = 0, .queries = {0, 40}, .keys = {0, 40}}, {mean, top},
+                workspace);
+  attention_weights(instance.spec(), instance.inputs(), whole.lse(), {.batch = 0, .head = 0, .queries = {3, 4}, .keys = {0, 40}}, weights,
+                    workspace);
+  for (Index key = 0; key < 40; ++key) {
+    EXPECT_EQ(std::isnan(element(received.view(), 0, 0, key)), key <= 3) << key;
+    EXPECT_EQ(std::isnan(element(weights.view(), 0, key)), key <= 3) << key;
+  }
+  for_each_position(mean.shape(), [&](Index r, Index c, Index, Index) {
+    EXPECT_EQ(std::isnan(element(mean.view(), r, c)), r == 0 && c == 0) << r << " " << c;
+    EXPECT_EQ(std::isnan(element(top.view(), r, c)), r == 0 && c == 0) << r << " " << c;
   });
 }
 
@@ -191,11 +211,30 @@ class RevisitErrors : public testing::Test {
 TEST_F(RevisitErrors, NameTheArgumentAndTheNumbers) {
   EXPECT_EQ(refused_received(lse_, lse_), "attention_received: received has shape [2, 2, 4], must be [2, 2, 6]");
   EXPECT_EQ(refused_received(received_, received_), "attention_received: lse has shape [2, 2, 6], must be [2, 2, 4]");
+  const AttentionSpec biased{.bias = DenseBias{received_.view().slice(0, 0, 1).slice(1, 0, 1).reshape({1, 1, 1, 6})}};
+  EXPECT_EQ(text_of<Error>([&] { attention_received(biased, instance_.inputs(), lse_, received_, workspace_); }),
+            "attention_received: received overlaps bias");
   EXPECT_EQ(refused_map({}), "attention_map: neither mean nor max is given");
   EXPECT_EQ(refused_map({.mean = large_}), "attention_map: mean has shape [5, 3], must be [rows, columns] of at most [4, 6]");
   EXPECT_EQ(refused_map({.mean = small_}, {2, 7}), "attention_map: keys [2, 7) of 6");
   EXPECT_EQ(refused_map({.mean = small_, .max = small_}), "attention_map: max overlaps mean");
   EXPECT_EQ(refused_map({.max = received_}), "attention_map: max has shape [2, 2, 6], must be [rows, columns] of at most [4, 6]");
+}
+
+/// Empty tensors may have no data.
+TEST(RevisitEmpty, OfNothing) {
+  const Instance instance({.batch = 2, .q_len = 4, .kv_len = 6, .kv_heads = 2});
+  const Tensor lse(DType::F32, {2, 2, 4});
+  Workspace workspace(serial_executor());
+  const TensorView nothing(static_cast<void*>(nullptr), DType::F32, {0, 0});
+  attention_map({}, instance.inputs(), lse, {.batch = 0, .head = 0, .queries = {3, 3}, .keys = {2, 2}}, {.mean = nothing}, workspace);
+  const Instance no_keys({.batch = 1, .q_len = 2, .kv_len = 0, .kv_heads = 1});
+  Tensor out(DType::F32, {1, 2, 1, 8});
+  Tensor chosen_weight(DType::F32, {1, 1, 2});
+  fill(chosen_weight.view(), kMark);
+  const ConstTensorView chosen(static_cast<const void*>(nullptr), DType::Bool, {1, 0});
+  attention_forward({}, no_keys.inputs(), {.out = out, .statistics = {.chosen_weight = chosen_weight, .chosen = chosen}}, workspace);
+  EXPECT_EQ(element(chosen_weight.view(), 0, 0, 1), 0);
 }
 
 }  // namespace

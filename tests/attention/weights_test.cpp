@@ -57,13 +57,7 @@ TEST_P(WeightsTest, RandomRectangles) {
   check("any rectangle equals the same part of the weights output, under " + GetParam(), [] {
     const Problem p = *gen::problem({DType::F32, DType::Bf16, DType::F16});
     const Instance instance(p);
-    WeightsRegion region;
-    region.batch = *rc::gen::inRange<Index>(0, p.batch);
-    region.head = *rc::gen::inRange<Index>(0, p.heads());
-    region.queries.lo = *rc::gen::inRange<Index>(0, p.q_len + 1);
-    region.queries.hi = *rc::gen::inRange<Index>(region.queries.lo, p.q_len + 1);
-    region.keys.lo = *rc::gen::inRange<Index>(0, p.kv_len + 1);
-    region.keys.hi = *rc::gen::inRange<Index>(region.keys.lo, p.kv_len + 1);
+    const WeightsRegion region = gen::region(p);
     RC_ASSERT(wrong_region(instance, region) == "");
   });
 }

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "layer_case.h"
+#include "mha/error.h"
+#include "support/errors.h"
 #include "support/isa_test.h"
 #include "support/near.h"
 
@@ -138,6 +140,22 @@ TEST_P(AppendedTest, BiasAndSeedOfACall) {
   c.position_bias = {};
   const LayerInstance no_bias(c);
   EXPECT_FALSE(bitwise_equal(run_layer(fused_layer(no_bias), no_bias, workspace).weights, expected.weights));
+}
+
+/// Appended keys have no position that a rule or ALiBi could go by.
+TEST(AppendedRules, AreRefused) {
+  MhaConfig config{.d_model = 8, .heads = 2, .learned_key = true};
+  Tensor x(DType::F32, {1, 4, 8});
+  Tensor y(DType::F32, {1, 4, 8});
+  Workspace workspace(serial_executor());
+  for (const Align align : {Align::Unset, Align::TopLeft, Align::BottomRight}) {
+    config.attention = {.mask = causal(), .align = align};
+    const MultiHeadAttention layer(config, xavier_parameters(config, 1).view());
+    EXPECT_TRUE(mentions(text_of<ShapeError>([&] { layer.forward({.x = x}, {.y = y}, workspace); }), "1 keys are appended", "mask causal"));
+  }
+  config.attention = {.align = Align::TopLeft, .bias = AlibiBias{{0.5F, 0.25F}}};
+  const MultiHeadAttention layer(config, xavier_parameters(config, 1).view());
+  EXPECT_TRUE(mentions(text_of<ShapeError>([&] { layer.forward({.x = x}, {.y = y}, workspace); }), "ALiBi"));
 }
 
 }  // namespace

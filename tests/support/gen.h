@@ -110,5 +110,17 @@ inline rc::Gen<Problem> problem(std::vector<DType> dtypes = {DType::F32}) {
   });
 }
 
+/// Any rectangle of any head's table, an empty one too. For use inside a property.
+inline WeightsRegion region(const Problem& problem) {
+  WeightsRegion region;
+  region.batch = *rc::gen::inRange<Index>(0, problem.batch);
+  region.head = *rc::gen::inRange<Index>(0, problem.heads());
+  region.queries.lo = *rc::gen::inRange<Index>(0, problem.q_len + 1);
+  region.queries.hi = *rc::gen::inRange<Index>(region.queries.lo, problem.q_len + 1);
+  region.keys.lo = *rc::gen::inRange<Index>(0, problem.kv_len + 1);
+  region.keys.hi = *rc::gen::inRange<Index>(region.keys.lo, problem.kv_len + 1);
+  return region;
+}
+
 }  // namespace gen
 }  // namespace mha::test

@@ -24,7 +24,8 @@ struct HealthRules {
 };
 
 /// One head over all rows counted, special tokens' own rows included. Rows with a NaN or an infinity take no part in means and shares, rows
-/// that see one key take no part in shares. A mean or share of no row is NaN.
+/// that see one key take no part in shares. How many keys a row sees is told by rules, lengths and `allowed`; a bias of -inf is not looked
+/// at. A mean or share of no row is NaN.
 struct HeadHealth {
   Index rows = 0;                                               // that see a key, whatever they hold
   Index nan_rows = 0;                                           // a NaN among the weights or in the head's output

@@ -352,8 +352,8 @@ LayerCase some_layer_case(bool with_dropout) {
   if (*inRange(0, 3) == 0) c.position_bias = {BiasData::Content::Finite, gen::some_broadcast(), DType::F32};
   if (*inRange(0, 3) == 0) c.allowed = {true, gen::some_broadcast(), 0.7};
   c.bias_of_call = *rc::gen::arbitrary<bool>();
-  c.learned_key = *inRange(0, 4) == 0;
-  c.zero_key = *inRange(0, 4) == 0;
+  c.learned_key = c.mask.empty() && *inRange(0, 3) == 0;  // rules are refused beside appended keys
+  c.zero_key = c.mask.empty() && *inRange(0, 3) == 0;
   if (c.keys() == c.input_keys() && *inRange(0, 3) == 0) {
     for (Index b = 0; b < c.batch; ++b) c.kv_lengths.push_back(*inRange<Index>(0, c.keys() + 1));
   }

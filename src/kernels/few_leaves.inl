@@ -150,9 +150,10 @@ template <int R, class Stored>
 template <class Stored>
 void accumulate_few(StoredRows values, const float* weights, Index ld, int rows, const float* alpha, float* acc, Index a_stride) {
   for_few(rows, [&](auto n, int r) {
-    // Several rows leave registers for a part of a value only: the parts of few values at a time, so that memory is read in one stream.
+    // Several rows leave registers for a part of a value only. Where that makes more than two passes, they go over few values at a time, so
+    // that memory is read in one stream.
     constexpr int R = decltype(n)::value;
-    const Index at_once = R > 1 ? kValuesAtOnce : values.count;
+    const Index at_once = 2 * (kFewSums / R) * kLanes < values.dim ? kValuesAtOnce : values.count;
     Index k = 0;
     do {  // once without values too: acc is still multiplied by alpha
       const StoredRows part{static_cast<const Stored*>(values.data) + k * values.stride, values.stride,

@@ -10,13 +10,21 @@
 namespace mha {
 namespace {
 
-void check_heads(const TransformerConfig& config, const std::vector<HeadId>& heads) {
-  for (const HeadId& id : heads) {
-    MHA_CHECK(ShapeError, id.layer >= 0 && id.layer < config.layers, "layer is ", id.layer, ", the model has ", config.layers,
-              " layers counted from 0");
-    MHA_CHECK(ShapeError, id.head >= 0 && id.head < config.heads, "head is ", id.head, ", the model has ", config.heads,
-              " heads counted from 0");
-  }
+void check_head(const TransformerConfig& config, const HeadId& id) {
+  MHA_CHECK(ShapeError, id.layer >= 0 && id.layer < config.layers, "layer is ", id.layer, ", the model has ", config.layers,
+            " layers counted from 0");
+  MHA_CHECK(ShapeError, id.head >= 0 && id.head < config.heads, "head is ", id.head, ", the model has ", config.heads,
+            " heads counted from 0");
+}
+
+void check_replaced(const TransformerConfig& config, const ReplacedHead& replaced, Index pieces) {
+  check_head(config, replaced.id);
+  const ConstTensorView& output = replaced.output;
+  MHA_CHECK(DTypeError, output.dtype == DType::F32, "replaced output is ", name_of(output.dtype), ", must be f32");
+  MHA_CHECK(ShapeError,
+            output && output.rank() == 2 && (output.size(0) == pieces || output.size(0) == 1) && output.size(1) == config.head_dim,
+            "replaced output of layer ", replaced.id.layer, ", head ", replaced.id.head, " is ", to_string(output.shape), ", must be [",
+            pieces, " or 1, ", config.head_dim, "]");
 }
 
 /// [1, 1, 1, pieces]: True except for the hidden ones; absent where none is hidden.
@@ -41,17 +49,30 @@ void zero_head(TensorView out, Index head) {
   }
 }
 
+/// `out` is [1, pieces, heads, head_dim].
+void replace_head(TensorView out, const ReplacedHead& replaced) {
+  for (Index q = 0; q < out.size(1); ++q) {
+    float* row = out.as<float>() + q * out.stride(1) + replaced.id.head * out.stride(2);
+    const float* given = replaced.output.as<float>() + (replaced.output.size(0) == 1 ? 0 : q) * replaced.output.stride(0);
+    for (Index d = 0; d < out.size(3); ++d) row[d * out.stride(3)] = given[d * replaced.output.stride(1)];
+  }
+}
+
 }  // namespace
 
 void run_with(const Transformer& model, std::span<const Index> ids, const Intervention& intervention, TensorView hidden,
               Workspace& workspace, const LayerHook& hook) {
-  check_heads(model.config(), intervention.zeroed);
+  for (const HeadId& id : intervention.zeroed) check_head(model.config(), id);
+  for (const ReplacedHead& replaced : intervention.replaced) check_replaced(model.config(), replaced, static_cast<Index>(ids.size()));
   const Tensor allowed = allowed_keys(intervention.hidden, static_cast<Index>(ids.size()));
   LayerHook changing = hook;
-  if (!intervention.zeroed.empty()) {
+  if (!intervention.zeroed.empty() || !intervention.replaced.empty()) {
     changing = [&](Index layer, const MhaTrace& trace) {
       for (const HeadId& id : intervention.zeroed) {
         if (id.layer == layer) zero_head(trace.head_out, id.head);
+      }
+      for (const ReplacedHead& replaced : intervention.replaced) {
+        if (replaced.id.layer == layer) replace_head(trace.head_out, replaced);
       }
       if (hook) hook(layer, trace);
     };

@@ -28,6 +28,7 @@ using model::EncoderWeights;
 // One layer. The views point into the file that Impl keeps.
 struct Block {
   MultiHeadAttention attention;
+  ConstTensorView wo;
   Affine attention_norm;
   nn::PackedLinear up;
   nn::PackedLinear down;
@@ -39,6 +40,7 @@ Block make_block(const TransformerConfig& config, const EncoderLayerWeights& wei
   // Texts of any length start at position 0: what distances in statistics go by.
   const AttentionSpec attention{.align = Align::TopLeft};
   return {.attention = MultiHeadAttention({.d_model = config.d_model, .heads = config.heads, .attention = attention}, weights.attention),
+          .wo = weights.attention.wo,
           .attention_norm = weights.attention_norm,
           .up = nn::PackedLinear(weights.up.weight, weights.up.bias, name + " up"),
           .down = nn::PackedLinear(weights.down.weight, weights.down.bias, name + " down"),
@@ -198,6 +200,12 @@ Transformer Transformer::load(const std::string& folder) {
 }
 
 const TransformerConfig& Transformer::config() const { return impl_->config; }
+
+ConstTensorView Transformer::output_projection(Index layer) const {
+  MHA_CHECK(ShapeError, layer >= 0 && layer < impl_->config.layers, "layer is ", layer, ", the model has ", impl_->config.layers,
+            " layers counted from 0");
+  return impl_->blocks[static_cast<std::size_t>(layer)].wo;
+}
 
 void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Workspace& workspace, const LayerHook& hook) const {
   const Impl& m = *impl_;

@@ -59,6 +59,9 @@ class Transformer {
   ~Transformer();
 
   const TransformerConfig& config() const;
+  /// W_O of one layer as the file has it, [d_model, heads * head_dim]: head h reads columns [h * head_dim, (h + 1) * head_dim). A view into
+  /// the model. Throws ShapeError for a layer that is not there.
+  ConstTensorView output_projection(Index layer) const;
   /// `hidden` receives the last layer's hidden states, [batch, length, d_model], f32. Throws ShapeError, before anything is written, for
   /// an id outside the vocabulary, a length beyond max_positions, or inputs that attention refuses.
   void forward(const TransformerInputs& inputs, TensorView hidden, Workspace& workspace, const LayerHook& hook = {}) const;

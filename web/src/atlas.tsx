@@ -253,7 +253,7 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
       ? values.meaning
       : store.active >= 0
         ? store.data?.self
-          ? 'upper half: to whom the word attends · lower half: who attends to it'
+          ? 'upper half: to whom · lower half: from whom'
           : 'to whom the query attends'
         : 'each cell: that head’s whole table';
   return (

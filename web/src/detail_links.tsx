@@ -51,6 +51,7 @@ function paintNumbers(view: HeadView, picture: LinksPicture, context: CanvasRend
 export function DetailLinks({ store, view }: { store: Store; view: HeadView }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const base = useRef<HTMLCanvasElement>(null);
+  const names = useRef<HTMLCanvasElement>(null);
   const over = useRef<HTMLCanvasElement>(null);
   const theme = useTheme();
   const size = useSize(frame);
@@ -67,18 +68,21 @@ export function DetailLinks({ store, view }: { store: Store; view: HeadView }): 
     if (!canvas || !base.current || !size.width) return;
     const context = prepared(canvas, size.width, size.height);
     const active = store.active >= 0 ? store.active < view.matrix.rows : query < 0 && key >= 0 && key < view.matrix.columns;
-    base.current.style.opacity = active ? '0.45' : '1';
+    base.current.style.opacity = active ? '0.3' : '1';
     if (!active) return;
     context.translate(0, -top);
     paintActive(store, view, picture, context);
     highlight(context, picture, store);
   };
   useEffect(() => {
-    if (!base.current || !size.width) return;
-    const context = prepared(base.current, size.width, size.height);
-    context.translate(0, -top);
+    if (!base.current || !names.current || !size.width) return;
     const first = Math.max(0, Math.floor(top / picture.rowHeight) - 1);
-    drawScene(context, linksScene(picture, [first, Math.min(rows, first + Math.ceil(size.height / picture.rowHeight) + 3)]), theme.font);
+    const scene = linksScene(picture, [first, Math.min(rows, first + Math.ceil(size.height / picture.rowHeight) + 3)]);
+    for (const canvas of [base.current, names.current]) {
+      const context = prepared(canvas, size.width, size.height);
+      context.translate(0, -top);
+      drawScene(context, { ...scene, shapes: scene.shapes.filter((shape) => (shape.kind === 'path') === (canvas === base.current)) }, theme.font);
+    }
   }, [picture, top, size.width, size.height]);
   useEffect(drawOver);
   useHoverDrawing(store, drawOver);
@@ -104,6 +108,7 @@ export function DetailLinks({ store, view }: { store: Store; view: HeadView }): 
       <div style={{ height: Math.max(rows * picture.rowHeight, 1) }}>
         <div class="stuck">
           <canvas ref={base} />
+          <canvas ref={names} />
           <canvas ref={over} />
         </div>
       </div>

@@ -36,7 +36,7 @@ const kLargestCell = 48;
 
 /** Where cells go in width x height: square cells, room for the labels where they can be read. */
 export function matrixLayout(rows: number, columns: number, labels: number, width: number, height: number): MatrixLayout {
-  const margin = Math.min(labels + 8, Math.floor(Math.min(width, height) * 0.28));
+  const margin = Math.min(labels + 18, Math.floor(Math.min(width, height) * 0.28));
   const cell = Math.min(kLargestCell, (width - margin - 24) / columns, (height - margin) / rows);
   return { left: margin, top: margin, width: cell * columns, height: cell * rows, cell };
 }

@@ -9,7 +9,7 @@ import type { Store } from './store';
 import type { Table } from './table';
 
 const kShown = 40;
-const kMostOptions = 400;
+const kMostOptions = 150;
 
 const kRankings: { value: FindBy; name: string; needsC?: boolean }[] = [
   { value: 'weight', name: 'A → B' },
@@ -83,9 +83,18 @@ function Pick({ store, name, label, hint }: { store: Store; name: 'a' | 'b' | 'c
   };
   if (units.length > kMostOptions) {
     return (
-      <label>
+      <label title={units[at]?.text}>
         <b>{label}</b>
-        <input type="number" min={-1} max={units.length - 1} value={at} onChange={(event) => choose(Number(event.currentTarget.value))} />
+        <input
+          id={`find-${name}`}
+          type="number"
+          min={0}
+          max={units.length - 1}
+          placeholder={hint}
+          value={at < 0 ? '' : at}
+          onChange={(event) => choose(event.currentTarget.value === '' ? -1 : Number(event.currentTarget.value))}
+        />
+        <bdi class="picked">{at < 0 ? '' : visible(units[at]?.text ?? '')}</bdi>
       </label>
     );
   }

@@ -47,10 +47,11 @@ export function fitted(text: string, width: number, measure: (text: string) => n
   return `${parts.slice(0, low).join('')}…`;
 }
 
-/** Blanks and control characters as their pictures, so that no unit looks empty. */
+/** Control characters as their pictures, and what cannot be seen at all by its number, so that no unit looks empty. */
 export function visible(text: string): string {
   const shown = text.replace(/[\u0000-\u001f]/g, (letter) => String.fromCharCode(0x2400 + letter.charCodeAt(0)));
-  return shown.trim() === '' ? shown.replace(/\s/g, '␠') || '∅' : shown;
+  if (!/^[\s\p{Cf}\p{Variation_Selector}]*$/u.test(shown)) return shown;
+  return Array.from(shown, (letter) => (letter === ' ' ? '␠' : `U+${letter.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}`)).join(' ') || '∅';
 }
 
 /** Letters that are left out of SVG (XML does not have them) and the five that markup would read. */

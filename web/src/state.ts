@@ -105,7 +105,7 @@ export function decodeState(hash: string): State {
   const given = new URLSearchParams(hash.replace(/^#/, ''));
   const state: Record<string, unknown> = { ...kDefaults };
   for (const [key, text] of given) {
-    if (!(key in kDefaults)) continue;
+    if (!Object.hasOwn(kDefaults, key)) continue;
     const usual = kDefaults[key as keyof State];
     if (key === 'zeroed' || key === 'mean') state[key] = readHeads(text);
     else if (key === 'hidden') state[key] = readNumbers(text, 0).filter(Number.isInteger);

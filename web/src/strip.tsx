@@ -94,7 +94,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   if (!store.data) return null;
   const label = side === 'key' ? 'Keys' : store.data.self ? 'Sentence' : 'Queries';
   return (
-    <div class="strip" ref={frame}>
+    <section class="strip" ref={frame} aria-label={label}>
       {units.length > kStretch && <Stretches of={units.length} first={first} go={(i) => setStretch(i)} />}
       <div class="strip-body">
         <canvas ref={canvas} aria-hidden="true" />
@@ -126,7 +126,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
           ))}
         </div>
       </div>
-    </div>
+    </section>
   );
 }
 

@@ -34,6 +34,7 @@ constexpr const char* kFooter = R"(Examples:
   mha shapes --d-model 512 --heads 8 --tokens 2
   mha verify                                fast paths against the reference
   mha bench                                 how fast, beside what is possible here
+  mha serve --open                          all of it as a page in the browser
   mha watch --file texts.txt                the health of every head over texts
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
@@ -93,9 +94,12 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("mha ") + mha::kVersion);
   app.require_subcommand(1);
   mha::app::Output output;
+  output.print_now = [](const std::string& text) {
+    if (print_out(text) != 0) throw std::runtime_error("nobody reads the output");
+  };
   try {
     for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch}) {
+                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch, mha::app::add_serve}) {
       add(app, output);
     }
     app.parse(argc, argv);

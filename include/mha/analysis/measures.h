@@ -27,4 +27,7 @@ std::span<const MeasureInfo> measures();
 /// for a head that was removed from the model (HeadTable::present).
 double measure(Measure which, const HeadTable& table, HeadId id, std::span<const Unit> units, std::span<const Index> rows);
 
+/// The measure of one row, whose unit is `units[from]`. Throws ShapeError where weights and units differ in number or `from` is not there.
+double measure_row(Measure which, std::span<const float> weights, std::span<const Unit> units, Index from);
+
 }  // namespace mha

@@ -35,6 +35,7 @@ constexpr const char* kFooter = R"(Examples:
   mha verify                                fast paths against the reference
   mha bench                                 how fast, beside what is possible here
   mha watch --file texts.txt                the health of every head over texts
+  mha export --heads 5.11,5.4 --out heads.svg   pictures and tables to keep
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -95,7 +96,7 @@ int main(int argc, char** argv) {
   mha::app::Output output;
   try {
     for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch}) {
+                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch, mha::app::add_export}) {
       add(app, output);
     }
     app.parse(argc, argv);

@@ -39,7 +39,7 @@ std::string rest_of(const Picture& picture, const Shares& shares, bool arcs) {
   std::vector<std::string> parts;
   if (!picture.special && !specials_of(picture).empty()) parts.push_back(fixed(shares.special, 2) + " to " + specials_of(picture));
   if (arcs) parts.push_back(fixed(shares.own, 2) + " to itself");
-  if (arcs) parts.push_back(fixed(shares.weaker, 2) + " in links below " + number(picture.least));
+  if (arcs) parts.push_back(fixed(shares.weaker, 2) + " in weaker links");
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : ", ") + parts[i];
   return text;

@@ -44,6 +44,8 @@ class HeadTable {
 /// of the unit attending (Clark et al. 2019, arXiv 1906.04341, section 4.1), so that rows still sum to 1. Throws ShapeError where they do
 /// not fit.
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded);
+/// The same for any rectangle of pieces, folded to [rows, columns]: units count their pieces from the rectangle's first.
+void fold_pieces(ConstTensorView pieces, std::span<const Unit> rows, std::span<const Unit> columns, TensorView folded);
 
 /// Runs the model on `ids` and keeps every head's weights, folded to `units` (sentence.words or sentence.pieces). Only one head's table of
 /// pieces is in memory at a time. `hidden`, on request, receives the last layer's hidden states, [1, pieces, d_model] f32. Throws what

@@ -26,4 +26,7 @@ std::span<const MeasureInfo> measures();
 /// Mean over the given rows (units that attend) of the measure; all units, special ones included, count as attended to. 0 without rows.
 double measure(Measure which, const HeadTable& table, HeadId id, std::span<const Unit> units, std::span<const Index> rows);
 
+/// The measure of one row, whose unit is `units[from]`. Throws ShapeError where weights and units differ in number or `from` is not there.
+double measure_row(Measure which, std::span<const float> weights, std::span<const Unit> units, Index from);
+
 }  // namespace mha

@@ -25,9 +25,20 @@ function boxesOf(list: HTMLElement): Box[] {
   });
 }
 
+/** The unit under the pointer, outlined here and not by CSS: that would paint all words again. */
+function outline(store: Store, context: CanvasRenderingContext2D, boxes: Box[], first: number, accent: string): void {
+  const { query, key } = store.hover.value;
+  const box = boxes[(query >= 0 ? query : key) - first];
+  if (!box) return;
+  context.strokeStyle = accent;
+  context.lineWidth = 2;
+  context.strokeRect(box.x + 1, box.y + 1, box.w - 2, box.h - 2);
+}
+
 /** Paints the selected head's row of the active unit behind the units. */
 function paint(store: Store, canvas: HTMLCanvasElement, list: HTMLElement, boxes: Box[], first: number, accent: string): void {
   const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
+  outline(store, context, boxes, first, accent);
   const { layer, head, unit } = store.state;
   const table = store.data?.weights(layer, unit);
   const { query, key } = store.hover.value;

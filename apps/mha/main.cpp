@@ -27,7 +27,7 @@ constexpr int kBadInput = 2;
 // In the order of --help.
 constexpr std::array kCommands = {
     mha::app::add_view,    mha::app::add_find,   mha::app::add_score,  mha::app::add_export, mha::app::add_watch,
-    mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify, mha::app::add_bench,
+    mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify, mha::app::add_bench,  mha::app::add_serve,
 };
 
 constexpr const char* kFooter = R"(Examples:
@@ -107,14 +107,7 @@ int main(int argc, char** argv) {
     if (print_out(text) != 0) throw std::runtime_error("nobody reads the output");
   };
   try {
-<<<<<<< HEAD
-    for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch, mha::app::add_serve}) {
-      add(app, output);
-    }
-=======
     for (const auto add : kCommands) add(app, output);
->>>>>>> main
     app.parse(argc, argv);
     const int printed = print_out(output.text);
     for (const std::string& complaint : output.complaints) fail(output.code, complaint);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "command.h"
+#include "mha/analysis/capture_file.h"
 #include "mha/error.h"
 #include "mha/serve/server.h"
 #include "mha/view/microscope.h"
@@ -23,6 +24,7 @@ struct Options {
   std::string host = "127.0.0.1";
   Index port = 8642;
   std::string model;
+  std::string tensors;
   std::string web_root;
   bool open = false;
 };
@@ -39,6 +41,7 @@ Examples:
   mha serve --open
   mha serve --port 0                        any free port
   mha serve --model DIR                     another model
+  mha serve --tensors FILE.safetensors      heads that another program computed
   mha serve --host 192.168.1.7              for the machines around
 
 docs/http-api.md lists what programs can ask it.)";
@@ -61,16 +64,22 @@ std::string page_file(const std::string& folder, const std::string& name) {
 
 void run(const Options& options, Output& output) {
   if (options.port < 0 || options.port > 65535) throw Error(fmt::format("--port is {}, must be 0 to 65535", options.port));
-  const OpenModel model = open_model(options.model);
+  // With a file of tensors a model is open only where one was named: the file may be of any model.
+  std::optional<OpenModel> model;
+  if (options.tensors.empty() || !options.model.empty()) model = open_model(options.model);
+  view::MicroscopeModel shown;
+  if (model) {
+    shown = {.transformer = &model->transformer, .tokenizer = &model->tokenizer, .name = model->name, .usual = [&] {
+               return cached_usual_weights(*model);
+             }};
+  }
+  std::shared_ptr<const CaptureFile> tensors;
+  if (!options.tensors.empty()) tensors = std::make_shared<const CaptureFile>(load_capture(options.tensors));
   view::MicroscopeOptions microscope_options;
   if (!options.web_root.empty()) {
     microscope_options.page = [&](const std::string& name) { return page_file(options.web_root, name); };
   }
-  const view::Microscope microscope({.transformer = &model.transformer,
-                                     .tokenizer = &model.tokenizer,
-                                     .name = model.name,
-                                     .usual = [&] { return cached_usual_weights(model); }},
-                                    microscope_options);
+  const view::Microscope microscope(shown, microscope_options, tensors);
   serve::Server server([&](const view::Request& request, const std::atomic<bool>& gone) { return microscope.answer(request, &gone); },
                        {.host = options.host, .port = static_cast<int>(options.port), .body_bytes = microscope.options().body_bytes});
   output.print_now(fmt::format("{}\n", server.address()));
@@ -85,6 +94,8 @@ void add_serve(CLI::App& app, Output& output) {
   auto options = std::make_shared<Options>();
   command->footer(kFooter);
   add_model_option(*command, options->model);
+  command->add_option("--tensors", options->tensors, "Show the heads of this file, of any model (docs/formats.md), instead of a model")
+      ->type_name("FILE");
   add_number(*command, "--port", options->port, "The port; 0: any free one (default: 8642)");
   command->add_option("--host", options->host, "The address to listen on (default: 127.0.0.1, this machine only)")->type_name("ADDRESS");
   command->add_flag("--open", options->open, "Open the page in the browser");

@@ -27,8 +27,11 @@ function paint(store: Store, canvas: AtlasCanvas, context: CanvasRenderingContex
       continue;
     }
     const table = data.weights(layer, state.unit);
-    if (!table) continue;
     const column = data.self ? active : key;
+    if (!table) {
+      if (active >= 0) canvas.twoStrips(place, data.rowSteps(state.unit, place.head, active, 0), data.rowSteps(state.unit, place.head, active, 1));
+      continue;
+    }
     if (active < 0 && column < 0) {
       const picture = thumbnails.get(data, state.unit, place.head, canvas.side);
       if (picture) canvas.table(place, picture);
@@ -255,7 +258,9 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
         ? store.data?.self
           ? 'upper half: to whom · lower half: from whom'
           : 'to whom the query attends'
-        : 'each cell: that head’s whole table';
+        : store.data?.isLong(store.state.unit)
+          ? 'pin a word to see its row in every head'
+          : 'each cell: that head’s whole table';
   return (
     <div class="legend">
       <span class="number">{shortNumber(values?.least ?? 0)}</span>

@@ -130,6 +130,16 @@ export class AtlasCanvas {
     }
   }
 
+  /** The same from two rows of their own, where there is no table. */
+  twoStrips(place: { column: number; row: number }, to: Uint8Array | null, from: Uint8Array | null): void {
+    if (!to || !from) return;
+    const half = Math.floor(this.side / 2);
+    this.pool(to.length, (i) => to[i]);
+    this.fillRows(place, 0, half - 1);
+    this.pool(from.length, (i) => from[i]);
+    this.fillRows(place, half, this.side);
+  }
+
   private pool(length: number, at: (i: number) => number): void {
     for (let x = 0; x < this.side; ++x) {
       const [begin, end] = cellBounds(x, this.side, length);

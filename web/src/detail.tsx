@@ -46,7 +46,7 @@ const kViews: { value: View; name: string }[] = [
 const kKinds: { value: Kind; name: string; title: string }[] = [
   { value: 'raw', name: 'raw', title: 'Weights as they are' },
   { value: 'sinkless', name: 'no sinks', title: 'Special pieces (and the first, where causal) taken out, each row divided by what is left' },
-  { value: 'norm', name: 'norm', title: 'Length of what each word adds: weight times value through the output projection' },
+  { value: 'norm', name: 'norm', title: 'Share of each word in what is added: weight times the length of its value after the output projection, each row divided by its sum' },
 ];
 
 function DetailBar({ store, long }: { store: Store; long: boolean }): JSX.Element {
@@ -104,7 +104,7 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
   const most = view?.most ?? 1;
   const links = store.state.view === 'links' && view !== null;
   const kind = view?.removed ? 'sinks taken out; what they got is in the line above' : 'weight is not importance';
-  const meaning = view?.signed ? 'difference of weights' : store.state.kind === 'norm' && view ? 'length of what a word adds' : kind;
+  const meaning = view?.signed ? 'difference of weights' : store.state.kind === 'norm' && view ? 'share of the length that each word adds' : kind;
   return (
     <div class="legend">
       {links && !view.signed ? (

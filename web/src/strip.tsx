@@ -51,15 +51,16 @@ function paint(place: Place, canvas: HTMLCanvasElement, list: HTMLElement): void
   const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
   outline(place, context);
   const { layer, head, unit } = store.state;
-  const table = store.data?.weights(layer, unit);
+  const data = store.data!;
   const { query, key } = store.hover.value;
-  const self = store.data!.self;
+  const { self } = data;
   const active = store.active;
   const byColumn = !self && side === 'query' && query < 0 && key >= 0;
-  if (!table || (!byColumn && (active < 0 || (!self && side === 'query')))) return;
+  if (!byColumn && (active < 0 || (!self && side === 'query'))) return;
   context.fillStyle = accent;
   boxes.forEach((box, i) => {
-    context.globalAlpha = alphaOf(byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i));
+    const weight = byColumn ? data.weightAt(unit, [layer, head], first + i, key) : data.weightAt(unit, [layer, head], active, first + i);
+    context.globalAlpha = alphaOf(weight || 0);
     context.fillRect(box.x, box.y, box.w, box.h);
   });
 }

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
 import { AtlasCanvas, atlasLayout, Thumbnails, type AtlasLayout } from './atlas_draw';
 import { atlasChoices, atlasValues, sortedHeads, type AtlasValues } from './atlas_values';
-import { gradientOf, kViridis, type Theme } from './colour';
+import { gradientOf, kViridis, weightPalette, type Theme } from './colour';
 import type { Head } from './contract';
 import { prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import type { Store } from './store';
@@ -63,7 +63,7 @@ export function Atlas({ store }: { store: Store }): JSX.Element | null {
     () => (counts.length && size.width ? atlasLayout(counts, order, size.width - kLabels, innerHeight * 0.46) : null),
     [counts.join(), order?.join(), size.width],
   );
-  const canvas = useMemo(() => layout && new AtlasCanvas(layout, Math.min(devicePixelRatio || 1, 2)), [layout]);
+  const canvas = useMemo(() => layout && new AtlasCanvas(layout, Math.min(devicePixelRatio || 1, 2), weightPalette(state)), [layout, state.lift]);
   const draw = (): void => {
     if (!canvas || !element.current) return;
     const shown = state.atlas === 'link' ? atlasValues(store, theme) : values;
@@ -264,7 +264,7 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
   return (
     <div class="legend">
       <span class="number">{shortNumber(values?.least ?? 0)}</span>
-      <span class="ramp" style={{ background: gradientOf(signed ? theme.signed : kViridis) }} />
+      <span class="ramp" style={{ background: gradientOf(signed ? theme.signed : values ? kViridis : weightPalette(store.state)) }} />
       <span class="number">{shortNumber(values?.most ?? 1)}</span>
       <span class="quiet">{text}</span>
     </div>

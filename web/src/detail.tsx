@@ -2,7 +2,7 @@
 // pointer (and in a live region, a moment later).
 import { useEffect, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
-import { gradientOf, kViridis } from './colour';
+import { gradientOf, weightPalette } from './colour';
 import { DetailLinks } from './detail_links';
 import { DetailMap } from './detail_map';
 import { DetailMatrix } from './detail_matrix';
@@ -112,11 +112,17 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
       ) : (
         <>
           <span class="number">{view?.signed ? `−${most}` : 0}</span>
-          <span class="ramp" style={{ background: gradientOf(view?.signed ? theme.signed : kViridis) }} />
+          <span class="ramp" style={{ background: gradientOf(view?.signed ? theme.signed : weightPalette(store.state)) }} />
           <span class="number">{view?.signed ? `+${most}` : most}</span>
         </>
       )}
       <span class="quiet">{meaning}</span>
+      <span class="grow" />
+      {!links && !view?.signed && store.state.view !== 'table' && (
+        <label class="check" title="Colours go by the root of the weight; the colour bar shows it">
+          <input type="checkbox" checked={store.state.lift} onChange={() => void store.update({ lift: !store.state.lift }, 'replace')} /> lift small weights
+        </label>
+      )}
     </div>
   );
 }

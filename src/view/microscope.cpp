@@ -68,7 +68,9 @@ Response Microscope::Impl::page(const std::string& name, std::string_view embedd
 
 Response Microscope::Impl::route(const Request& request, const Target& target, Stop& stop) {
   const std::vector<std::string>& path = target.path();
-  const auto is = [&](std::initializer_list<const char*> names) { return std::equal(path.begin(), path.end(), names.begin(), names.end()); };
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::equal(path.begin(), path.end(), names.begin(), names.end());
+  };
   if (is({"api", "runs"})) {
     if (request.method != "POST") throw RequestError(405, join("/api/runs takes POST, not ", request.method), "post {\"text\": \"...\"}");
     return post(request, stop);
@@ -109,7 +111,7 @@ Response Microscope::Impl::info() const {
   if (model.transformer != nullptr) {
     const TransformerConfig& config = model.transformer->config();
     tokens = config.max_positions;
-    json["model"] = {{"name", model.name},   {"family", config.family},     {"layers", config.layers},
+    json["model"] = {{"name", model.name},    {"family", config.family},     {"layers", config.layers},
                      {"heads", config.heads}, {"head_dim", config.head_dim}, {"max_positions", config.max_positions}};
   }
   json["measures"] = Json::array();

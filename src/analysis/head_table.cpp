@@ -28,6 +28,14 @@ std::span<const float> HeadTable::row(HeadId id, Index from) const {
   return std::span(weights_).subspan(start(id, from), static_cast<std::size_t>(units_));
 }
 
+bool HeadTable::present(HeadId id) const {
+  for (Index from = 0; from < units_; ++from) {
+    const std::span<const float> weights = row(id, from);
+    if (std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0.0F; })) return true;
+  }
+  return false;
+}
+
 TensorView HeadTable::head(HeadId id) { return {weights_.data() + start(id, 0), {units_, units_}}; }
 
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded) {

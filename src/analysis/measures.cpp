@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "core/check.h"
 #include "mha/error.h"
@@ -93,6 +94,7 @@ double measure(Measure which, const HeadTable& table, HeadId id, std::span<const
   MHA_CHECK(ShapeError, static_cast<Index>(units.size()) == table.units(), "measure: ", units.size(), " units for a table of ",
             table.units());
   if (rows.empty()) return 0.0;
+  if (!table.present(id)) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0.0;
   for (Index from : rows) sum += of_row(which, {table.row(id, from), units, from});
   return sum / static_cast<double>(rows.size());

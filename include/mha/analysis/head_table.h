@@ -15,7 +15,8 @@
 
 namespace mha {
 
-/// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1.
+/// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1;
+/// only those of heads that were removed from it are all 0.
 class HeadTable {
  public:
   /// All weights 0. Throws ShapeError for a negative size.
@@ -28,6 +29,8 @@ class HeadTable {
   /// Throws ShapeError outside the table.
   float weight(HeadId id, Index from, Index to) const;
   std::span<const float> row(HeadId id, Index from) const;
+  /// Whether the head attends at all: false where all its weights are 0, as of one that was removed from the model.
+  bool present(HeadId id) const;
   /// One head's whole table, [units, units].
   TensorView head(HeadId id);
 

@@ -44,7 +44,7 @@ struct Run {
   std::string id;
   std::string key;  // of the wish: two wishes of one id are told apart by it
   std::string text;
-  Capture capture;                // every layer's batch is 1
+  Capture capture;  // every layer's batch is 1
   UnitLists queries;
   std::optional<UnitLists> keys;  // absent: as queries, attention of a text to itself
   std::vector<Index> ids;         // of the pieces, where a model was run

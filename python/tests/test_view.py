@@ -29,8 +29,8 @@ def snapshot_of(page):
 
 
 def test_the_page_holds_the_weights(model, tokenizer):  # noqa: F811
-    snapshot = snapshot_of(mha.view(TEXT, model=model, tokenizer=tokenizer, head=(2, 3), unit="piece").html)
-    assert snapshot["state"] == "unit=piece&layer=2&head=3"
+    snapshot = snapshot_of(mha.view(TEXT, model=model, tokenizer=tokenizer, head=(1, 3), unit="piece").html)
+    assert snapshot["state"] == "unit=piece&layer=1&head=3"
     ids = tokenizer.encode(TEXT).ids
     weights = {}
     model(np.array(ids), hook=lambda layer, trace: weights.update({layer: np.stack([trace.weights(head) for head in range(4)])}))
@@ -76,8 +76,8 @@ def test_taking_heads_away_changes_later_layers(model, tokenizer):  # noqa: F811
 def test_bad_input(model, tokenizer):  # noqa: F811
     with pytest.raises(ValueError, match="tokenizer"):
         mha.view(TEXT, model=model)
-    for head in ((3, 0), (0, 4), (-1, 0)):
-        with pytest.raises(ValueError, match="3 layers of 4 heads"):
+    for head in ((2, 0), (0, 4), (-1, 0)):
+        with pytest.raises(ValueError, match="2 layers of 4 heads"):
             mha.view(TEXT, model=model, tokenizer=tokenizer, head=head)
     with pytest.raises(ValueError, match="unit"):
         mha.view(TEXT, model=model, tokenizer=tokenizer, unit="letter")

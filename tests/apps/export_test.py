@@ -61,7 +61,7 @@ class Export(Command):
         data = json.loads(self.good("export", "--form", "json"))
         self.assertEqual((data["text"], data["model"], data["change"], data["unit"], data["keys"]),
                          ("The man saw the astronomer with a telescope.", "tiny", None, "word", None))
-        self.assertEqual(len(data["heads"]), 3 * 4)
+        self.assertEqual(len(data["heads"]), 2 * 4)
         for head in data["heads"]:
             self.assertEqual(head["weights"], self.weights(head["layer"], head["head"]))
         self.assertEqual([unit["special"] for unit in data["queries"]], [True] + [False] * 9 + [True])
@@ -95,9 +95,9 @@ class Export(Command):
             self.assertAlmostEqual(width, max(0.8, WIDEST * wanted[link]), delta=0.006, msg=link)
 
     def test_arcs_say_what_they_leave_out(self):
-        rows = self.weights(2, 1)
+        rows = self.weights(1, 1)
         man = rows[2]
-        document = self.svg("--heads", "2.1", "--least", "0.1", "--mark", "man,telescope")
+        document = self.svg("--heads", "1.1", "--least", "0.1", "--mark", "man,telescope")
         (told,) = [text for text in self.texts(document) if text.startswith("\u201cman\u201d: ")]
         special, own = man[0] + man[-1], man[2]
         drawn = sum(weight for k, weight in enumerate(man) if 0 < k < len(man) - 1 and k != 2 and weight >= 0.1)
@@ -147,15 +147,15 @@ class Export(Command):
             self.assertLess(float(document.documentElement.getAttribute("width")), 1500)
 
     def test_png_is_the_weights_to_eight_bits(self):
-        data = self.run_mha("export", "--heads", "2.3", "--form", "png", "--special", "--cell", "3").stdout
+        data = self.run_mha("export", "--heads", "1.3", "--form", "png", "--special", "--cell", "3").stdout
         rows, palette = pixels(data)
-        weights = self.weights(2, 3)
+        weights = self.weights(1, 3)
         self.assertEqual((len(rows), len(rows[0])), (33, 33))
         self.assertEqual([[rows[3 * q + 1][3 * k + 2] for k in range(11)] for q in range(11)],
                          [[int(254 * weight + 0.5) for weight in row] for row in weights])
         self.assertEqual((palette[0], palette[254]), (b"\x44\x01\x54", b"\xfd\xe7\x25"))
         atlas, _ = pixels(self.run_mha("export", "--form", "png", "--cell", "2").stdout)
-        self.assertEqual((len(atlas), len(atlas[0])), (3 * 20 - 2, 4 * 20 - 2))
+        self.assertEqual((len(atlas), len(atlas[0])), (2 * 20 - 2, 4 * 20 - 2))
         self.assertEqual({atlas[y][x] for y in (18, 19) for x in range(len(atlas[0]))}, {255})
 
     def test_matrix_shows_every_weight(self):
@@ -167,11 +167,11 @@ class Export(Command):
         self.assertEqual(long.getElementsByTagName("image"), [])
 
     def test_a_change_is_said_and_made(self):
-        before = json.loads(self.good("export", "--heads", "2.0", "--form", "json"))
-        after = json.loads(self.good("export", "--heads", "2.0", "--form", "json", "--zero-head", "0.1", "--zero-head", "1.0"))
-        self.assertEqual(after["change"], "heads 0.1, 1.0 give 0")
+        before = json.loads(self.good("export", "--heads", "1.0", "--form", "json"))
+        after = json.loads(self.good("export", "--heads", "1.0", "--form", "json", "--zero-head", "0.1", "--zero-head", "0.3"))
+        self.assertEqual(after["change"], "heads 0.1, 0.3 give 0")
         self.assertNotEqual(before["heads"], after["heads"])
-        self.assertIn("give 0", "".join(self.texts(self.svg("--heads", "2.0", "--zero-head", "0.1", "--zero-head", "1.0"))))
+        self.assertIn("give 0", "".join(self.texts(self.svg("--heads", "1.0", "--zero-head", "0.1", "--zero-head", "0.3"))))
 
     def test_files_are_whole_or_not_there(self):
         path = os.path.join(self.folder, "head.svg")
@@ -215,7 +215,7 @@ class Export(Command):
         for arguments, says in (
             (["--form", "gif"], ["gif", "svg", "png"]), (["--out", "x.gif"], ["x.gif", "--form"]), (["--view", "pie"], ["pie", "arcs"]),
             (["--unit", "letter"], ["letter"]), (["--view", "arcs"], ["--heads"]), (["--heads", "5"], ["--heads", "5"]),
-            (["--heads", "3.0"], ["layer is 3"]), (["--heads", "0.0,0.0"], ["twice"]), (["--layer", "0"], ["--head"]),
+            (["--heads", "2.0"], ["layer is 2"]), (["--heads", "0.0,0.0"], ["twice"]), (["--layer", "0"], ["--head"]),
             (["--heads", "0.0", "--layer", "0", "--head", "0"], ["--heads"]), (["--heads", "0.0", "--mark", "man"], ["--mark", "two"]),
             (["--heads", "0.0", "--mark", "man,dog"], ["--mark", "dog"]), (["--heads", "0.0", "--mark", "0.1:man,saw"], ["0.1"]),
             (["--heads", "0.0", "--title", "0.1:x"], ["0.1"]), (["--form", "csv", "--view", "atlas"], ["atlas"]),

@@ -1,0 +1,60 @@
+// What the measures of captures share: heads in their order, and the rows of a head's weights a block at a time, so that no table of
+// n x n is held. For src/analysis alone.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+#include "mha/analysis/capture.h"
+#include "mha/error.h"
+
+namespace mha::analysis {
+
+/// Rows of weights that are looked at together: at most this many floats of memory, at least one row.
+inline constexpr Index kBlockElements = Index{1} << 18;
+
+/// All heads, layer by layer.
+inline std::vector<HeadId> heads_of(const Capture& capture) {
+  std::vector<HeadId> heads;
+  for (std::size_t layer = 0; layer < capture.layers.size(); ++layer) {
+    for (Index head = 0; head < capture.layers[layer].heads(); ++head) heads.push_back({static_cast<Index>(layer), head});
+  }
+  return heads;
+}
+
+inline const CapturedLayer& layer_of(const Capture& capture, HeadId id) { return capture.layers[static_cast<std::size_t>(id.layer)]; }
+
+/// Throws ShapeError where a layer attends to other tokens than its own, or layers are of different lengths. Returns the length.
+inline Index self_length(const Capture& capture, const char* what) {
+  MHA_CHECK(ShapeError, !capture.layers.empty(), what, ": the capture has no layer");
+  const Index length = capture.layers[0].q_len();
+  for (const CapturedLayer& layer : capture.layers) {
+    MHA_CHECK(ShapeError, layer.q_len() == length && layer.kv_len() == length, what, ": a table of ", layer.q_len(), " x ", layer.kv_len(),
+              " weights, every layer must have one of ", length, " x ", length);
+  }
+  return length;
+}
+
+/// One batch entry of one head.
+struct CapturedHead {
+  const CapturedLayer& layer;
+  Index head = 0;
+  Index batch = 0;
+};
+
+/// Calls visit(first_row, weights [rows, kv_len]) for all rows of [queries.lo, queries.hi), block by block.
+template <class Visit>
+void for_row_blocks(const CapturedHead& of, Interval queries, Workspace& workspace, Visit&& visit) {
+  const Index keys = of.layer.kv_len();
+  const Index rows = std::clamp<Index>(kBlockElements / std::max<Index>(keys, 1), 1, std::max<Index>(queries.hi - queries.lo, 1));
+  Tensor block(DType::F32, {rows, keys});
+  for (Index first = queries.lo; first < queries.hi; first += rows) {
+    const Interval part{first, std::min(first + rows, queries.hi)};
+    const TensorView weights = block.view().slice(0, 0, part.hi - part.lo);
+    captured_weights(of.layer, {.batch = of.batch, .head = of.head, .queries = part, .keys = {0, keys}}, weights, workspace);
+    visit(first, ConstTensorView(weights));
+  }
+}
+
+}  // namespace mha::analysis

@@ -147,16 +147,20 @@ Sentence shortened(const Sentence& sentence, Index most) {
 
 }  // namespace
 
-SurveyedText survey_text(const Transformer& model, const Tokenizer& tokenizer, const std::string& text, HeadSurvey& survey,
-                         Workspace& workspace, bool by_pieces) {
-  if (tokenizer.encode(text, false).size() == 0) return {};
-  const Sentence whole = read_sentence(tokenizer, text);
-  const Sentence sentence = shortened(whole, model.config().max_positions);
+TextSurveyor::TextSurveyor(const Transformer& model, const Tokenizer& tokenizer, bool by_pieces)
+    : model_(model), tokenizer_(tokenizer), by_pieces_(by_pieces), grams_(value_grams(output_projections(model), model.config().heads)) {}
+
+SurveyedText TextSurveyor::add(const std::string& text, HeadSurvey& survey, Workspace& workspace) const {
+  if (tokenizer_.encode(text, false).size() == 0) return {};
+  const Sentence whole = read_sentence(tokenizer_, text);
+  const Sentence sentence = shortened(whole, model_.config().max_positions);
   const bool cut = sentence.ids.size() < whole.ids.size();
-  const std::span<const Unit> units = by_pieces ? sentence.pieces : sentence.words;
+  const std::span<const Unit> units = by_pieces_ ? sentence.pieces : sentence.words;
   const auto rows = static_cast<Index>(plain_units(units).size());
   if (rows == 0) return {.rows = 0, .cut = cut};
-  survey.add(read_heads(model, sentence.ids, units, workspace), units);
+  const Capture capture = capture_heads(model_, sentence.ids, workspace);
+  const HeadTable norms = row_shares(fold_norms_by(capture, grams_, units, workspace));
+  survey.add(fold_weights(capture, units, workspace), units, &norms);
   return {.rows = rows, .cut = cut};
 }
 

@@ -190,14 +190,19 @@ TEST(HeadSurvey, OfAModelIsWhatItsTablesSay) {
   for (const bool by_pieces : {false, true}) {
     HeadSurvey survey(model.config().layers, model.config().heads);
     HeadSurvey expected(model.config().layers, model.config().heads);
+    const TextSurveyor surveyor(model, tokenizer, by_pieces);
     for (const std::string text : {"The man saw the astronomers with a telescope.", "the astronomers saw the man"}) {
       const Sentence sentence = read_sentence(tokenizer, text);
       const std::vector<Unit>& units = by_pieces ? sentence.pieces : sentence.words;
-      expected.add(read_heads(model, sentence.ids, units, workspace), units);
-      EXPECT_EQ(survey_text(model, tokenizer, text, survey, workspace, by_pieces).rows, static_cast<Index>(plain_units(units).size()));
+      const Capture capture = capture_heads(model, sentence.ids, workspace);
+      const HeadTable norms = row_shares(fold_norms(capture, output_projections(model), units, workspace));
+      expected.add(read_heads(model, sentence.ids, units, workspace), units, &norms);
+      EXPECT_EQ(surveyor.add(text, survey, workspace).rows, static_cast<Index>(plain_units(units).size()));
     }
     EXPECT_EQ(survey.judged(), 2);
     EXPECT_NEAR(survey.summary({1, 2}).sink, expected.summary({1, 2}).sink, 1e-6);
+    EXPECT_NEAR(survey.summary({1, 2}).special_norm, expected.summary({1, 2}).special_norm, 1e-6);
+    EXPECT_GT(survey.summary({1, 2}).special_norm, 0.0);
     EXPECT_NEAR(survey.summary({1, 2}).spread, expected.summary({1, 2}).spread, 1e-6);
   }
 }
@@ -207,20 +212,21 @@ TEST(HeadSurvey, TextsThatDoNotFitAreCutAtAWordAndEmptyOnesAddNothing) {
   const Tokenizer tokenizer = test::tiny_tokenizer();
   Workspace workspace;
   HeadSurvey survey(model.config().layers, model.config().heads);
+  const TextSurveyor surveyor(model, tokenizer);
   std::string text;
   for (Index i = 0; i < 30; ++i) text += "astronomers ";  // 3 pieces each: 12 of them and the frame are 38
-  const SurveyedText read = survey_text(model, tokenizer, text, survey, workspace);
+  const SurveyedText read = surveyor.add(text, survey, workspace);
   EXPECT_TRUE(read.cut);
   EXPECT_EQ(read.rows, 12);
   EXPECT_EQ(survey.summary({0, 0}).rows, 12);
   for (const char* nothing : {"", " \t "}) {
-    const SurveyedText empty = survey_text(model, tokenizer, nothing, survey, workspace);
+    const SurveyedText empty = surveyor.add(nothing, survey, workspace);
     EXPECT_EQ(empty.rows, 0);
     EXPECT_FALSE(empty.cut);
   }
-  EXPECT_THROW(survey_text(model, tokenizer, "the \xff", survey, workspace), FormatError);
+  EXPECT_THROW(surveyor.add("the \xff", survey, workspace), FormatError);
   HeadSurvey other(1, 1);
-  EXPECT_THROW(survey_text(model, tokenizer, "the man", other, workspace), ShapeError);
+  EXPECT_THROW(surveyor.add("the man", other, workspace), ShapeError);
 }
 
 }  // namespace

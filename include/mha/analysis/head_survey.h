@@ -1,7 +1,8 @@
 // All heads over many texts: their measures, their roles, and in how many of the texts a role holds, because one sentence proves nothing.
 //
 //   mha::HeadSurvey survey(model.config().layers, model.config().heads);
-//   for (const std::string& text : texts) mha::survey_text(model, tokenizer, text, survey, workspace);
+//   const mha::TextSurveyor surveyor(model, tokenizer);
+//   for (const std::string& text : texts) surveyor.add(text, survey, workspace);
 //   mha::HeadRole role = mha::role_of(survey.summary({.layer = 0, .head = 2}));
 //   double stable = survey.share({.layer = 0, .head = 2}, role);
 #pragma once
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "mha/analysis/head_table.h"
+#include "mha/analysis/norms.h"
 #include "mha/analysis/roles.h"
 #include "mha/model/tokenizer.h"
 #include "mha/model/transformer.h"
@@ -67,9 +69,19 @@ struct SurveyedText {
   bool cut = false;  // longer than the model reads: its last words were left out
 };
 
-/// Runs the model over one text and adds it, by words or by pieces. Throws FormatError where the text is not UTF-8, ShapeError where the
-/// survey is of another model's size.
-SurveyedText survey_text(const Transformer& model, const Tokenizer& tokenizer, const std::string& text, HeadSurvey& survey,
-                         Workspace& workspace, bool by_pieces = false);
+/// Runs a model over texts and adds each to a survey, with norms beside the weights. Keeps references to model and tokenizer.
+class TextSurveyor {
+ public:
+  TextSurveyor(const Transformer& model, const Tokenizer& tokenizer, bool by_pieces = false);
+
+  /// Throws FormatError where the text is not UTF-8, ShapeError where the survey is of another model's size.
+  SurveyedText add(const std::string& text, HeadSurvey& survey, Workspace& workspace) const;
+
+ private:
+  const Transformer& model_;
+  const Tokenizer& tokenizer_;
+  bool by_pieces_;
+  ValueGrams grams_;
+};
 
 }  // namespace mha

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/check.h"
-#include "mha/analysis/capture.h"
+#include "mha/analysis/distances.h"
 #include "mha/error.h"
 
 namespace mha::analysis {
@@ -34,6 +35,26 @@ inline Index self_length(const Capture& capture, const char* what) {
               " weights, every layer must have one of ", length, " x ", length);
   }
   return length;
+}
+
+/// Zeros for every pair of the texts' heads. Throws ShapeError without a text, or where the heads of one are not those of another.
+inline HeadMatrix matrix_for(std::span<const Capture> texts, const char* what) {
+  MHA_CHECK(ShapeError, !texts.empty(), what, ": no text");
+  HeadMatrix matrix{.heads = heads_of(texts[0]), .values = {}};
+  for (const Capture& text : texts) {
+    MHA_CHECK(ShapeError, heads_of(text) == matrix.heads, what, ": texts of different heads, ", heads_of(text).size(), " and ",
+              matrix.heads.size());
+  }
+  matrix.values.resize(matrix.heads.size() * matrix.heads.size());
+  return matrix;
+}
+
+/// The upper triangle copied to the lower.
+inline void mirror(HeadMatrix& matrix) {
+  const std::size_t size = matrix.heads.size();
+  for (std::size_t a = 0; a < size; ++a) {
+    for (std::size_t b = a + 1; b < size; ++b) matrix.values[b * size + a] = matrix.values[a * size + b];
+  }
 }
 
 /// One batch entry of one head.

@@ -157,11 +157,11 @@ SurveyedText TextSurveyor::add(const std::string& text, HeadSurvey& survey, Work
   const bool cut = sentence.ids.size() < whole.ids.size();
   const std::span<const Unit> units = by_pieces_ ? sentence.pieces : sentence.words;
   const auto rows = static_cast<Index>(plain_units(units).size());
-  if (rows == 0) return {.rows = 0, .cut = cut};
+  if (rows == 0) return {.cut = cut};
   const Capture capture = capture_heads(model_, sentence.ids, workspace);
   const HeadTable norms = row_shares(fold_norms_by(capture, grams_, units, workspace));
   survey.add(fold_weights(capture, units, workspace), units, &norms);
-  return {.rows = rows, .cut = cut};
+  return {.rows = rows, .cut = cut, .ids = sentence.ids};
 }
 
 }  // namespace mha

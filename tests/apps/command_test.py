@@ -23,7 +23,7 @@ ESCAPE = "\x1b"
 class General(Command):
     def test_version_and_help(self):
         self.assertRegex(self.good("--version", model=False), r"\Amha \d+\.\d+\.\d+\n\Z")
-        for arguments in (["--help"], *([name, "--help"] for name in ("view", "find", "explain", "claims", "shapes", "verify", "watch"))):
+        for arguments in (["--help"], *([name, "--help"] for name in ("view", "find", "heads", "explain", "claims", "shapes", "verify", "watch"))):
             text = self.good(*arguments, model=False)
             self.assertIn("Examples:", text)
             self.assertIn("  mha ", text)

@@ -65,8 +65,9 @@ class HeadSurvey {
 
 /// What became of one text.
 struct SurveyedText {
-  Index rows = 0;    // words (or pieces) read; 0: the text has none, nothing was added
-  bool cut = false;  // longer than the model reads: its last words were left out
+  Index rows = 0;               // words (or pieces) read; 0: the text has none, nothing was added
+  bool cut = false;             // longer than the model reads: its last words were left out
+  std::vector<Index> ids = {};  // what the model has read
 };
 
 /// Runs a model over texts and adds each to a survey, with norms beside the weights. Keeps references to model and tokenizer.

@@ -27,8 +27,8 @@ struct Options {
 };
 
 constexpr const char* kFooter = R"(Without TEXT and --file: the 500 plain sentences that come with mha. Each line of
-a file is a text of its own; one that is longer than the model reads loses its
-last words, and the output says so. Numbers are means over all words (--pieces:
+a file is a text of its own; one that is longer than the model reads is cut, and
+the output says so. Numbers are means over all words (--pieces:
 pieces of the tokenizer) as those that attend, [CLS] and [SEP] left out; all
 count as attended to.
 

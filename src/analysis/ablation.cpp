@@ -53,7 +53,7 @@ double relative_change(const ConstTensorView& a, const ConstTensorView& b) {
 std::vector<HeadId> all_heads(const TransformerConfig& config) {
   std::vector<HeadId> heads;
   for (Index layer = 0; layer < config.layers; ++layer) {
-    for (Index head = 0; head < config.heads; ++head) heads.push_back({layer, head});
+    for (const Index head : config.heads_of(layer)) heads.push_back({layer, head});
   }
   return heads;
 }

@@ -120,48 +120,18 @@ std::vector<std::pair<HeadRole, double>> HeadSurvey::shares(HeadId id) const {
   return all;
 }
 
-namespace {
-
-/// The sentence without its last words, as far as `most` pieces go.
-Sentence shortened(const Sentence& sentence, Index most) {
-  Index length = static_cast<Index>(sentence.ids.size());
-  std::size_t last = sentence.words.size();  // the frame's own at the end begin here
-  while (last > 0 && sentence.words[last - 1].special) --last;
-  std::size_t kept = last;
-  while (kept > 0 && length > most && !sentence.words[kept - 1].special) length -= sentence.words[--kept].count;
-  Sentence shorter{.text = sentence.text, .ids = {}, .pieces = {}, .words = {}};
-  for (std::size_t word = 0; word < sentence.words.size(); ++word) {
-    if (word >= kept && word < last) continue;
-    Unit unit = sentence.words[word];
-    for (Index piece = unit.first; piece < unit.first + unit.count; ++piece) {
-      Unit one = sentence.pieces[static_cast<std::size_t>(piece)];
-      one.first = static_cast<Index>(shorter.ids.size());
-      shorter.ids.push_back(sentence.ids[static_cast<std::size_t>(piece)]);
-      shorter.pieces.push_back(one);
-    }
-    unit.first = static_cast<Index>(shorter.ids.size()) - unit.count;
-    shorter.words.push_back(unit);
-  }
-  return shorter;
-}
-
-}  // namespace
-
 TextSurveyor::TextSurveyor(const Transformer& model, const Tokenizer& tokenizer, bool by_pieces)
     : model_(model), tokenizer_(tokenizer), by_pieces_(by_pieces), grams_(value_grams(output_projections(model), model.config().heads)) {}
 
 SurveyedText TextSurveyor::add(const std::string& text, HeadSurvey& survey, Workspace& workspace) const {
   if (tokenizer_.encode(text, false).size() == 0) return {};
-  const Sentence whole = read_sentence(tokenizer_, text);
-  const Sentence sentence = shortened(whole, model_.config().max_positions);
-  const bool cut = sentence.ids.size() < whole.ids.size();
+  const Sentence sentence = read_sentence(tokenizer_, text, model_.config().max_positions);
   const std::span<const Unit> units = by_pieces_ ? sentence.pieces : sentence.words;
   const auto rows = static_cast<Index>(plain_units(units).size());
-  if (rows == 0) return {.cut = cut};
   const Capture capture = capture_heads(model_, sentence.ids, workspace);
   const HeadTable norms = row_shares(fold_norms_by(capture, grams_, units, workspace));
   survey.add(fold_weights(capture, units, workspace), units, &norms);
-  return {.rows = rows, .cut = cut, .ids = sentence.ids};
+  return {.rows = rows, .cut = sentence.left_out > 0, .ids = sentence.ids};
 }
 
 }  // namespace mha

@@ -19,6 +19,8 @@ void check_head(const TransformerConfig& config, const HeadId& id) {
 
 void check_replaced(const TransformerConfig& config, const ReplacedHead& replaced, Index pieces) {
   check_head(config, replaced.id);
+  MHA_CHECK(ShapeError, config.has_head(replaced.id.layer, replaced.id.head), "replaced output of layer ", replaced.id.layer, ", head ",
+            replaced.id.head, ": this head was removed from the model");
   const ConstTensorView& output = replaced.output;
   MHA_CHECK(DTypeError, output.dtype == DType::F32, "replaced output is ", name_of(output.dtype), ", must be f32");
   MHA_CHECK(ShapeError,

@@ -84,8 +84,8 @@ TEST_F(NormsTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { fold_norms(synthetic_.capture(), {}, {}, workspace_); }),
                              "0 output projections for 1 layers"));
   EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { value_norms_by(layer(), two, 0); }), "2 numbers", "2 x 2"));
-  EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { fold_norms_by(synthetic_.capture(), {two}, {}, workspace_); }), "1 grams",
-                             "2 heads"));
+  EXPECT_TRUE(
+      test::mentions(test::text_of<ShapeError>([&] { fold_norms_by(synthetic_.capture(), {two}, {}, workspace_); }), "1 grams", "2 heads"));
   const std::vector<ConstTensorView> projections = {projection_};
   EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { value_grams(projections, 3); }), "3 heads"));
 }

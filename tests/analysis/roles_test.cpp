@@ -207,18 +207,19 @@ TEST(HeadSurvey, OfAModelIsWhatItsTablesSay) {
   }
 }
 
-TEST(HeadSurvey, TextsThatDoNotFitAreCutAtAWordAndEmptyOnesAddNothing) {
+TEST(HeadSurvey, TextsThatDoNotFitAreCutAndEmptyOnesAddNothing) {
   const Transformer model = Transformer::load(test::test_data("tiny_bert"));  // 40 positions
   const Tokenizer tokenizer = test::tiny_tokenizer();
   Workspace workspace;
   HeadSurvey survey(model.config().layers, model.config().heads);
   const TextSurveyor surveyor(model, tokenizer);
   std::string text;
-  for (Index i = 0; i < 30; ++i) text += "astronomers ";  // 3 pieces each: 12 of them and the frame are 38
+  for (Index i = 0; i < 30; ++i) text += "astronomers ";  // 3 pieces each: 12 of them, two pieces more and the frame are 40
   const SurveyedText read = surveyor.add(text, survey, workspace);
   EXPECT_TRUE(read.cut);
-  EXPECT_EQ(read.rows, 12);
-  EXPECT_EQ(survey.summary({0, 0}).rows, 12);
+  EXPECT_EQ(read.rows, 13);
+  EXPECT_EQ(read.ids.size(), 40U);
+  EXPECT_EQ(survey.summary({0, 0}).rows, 13);
   for (const char* nothing : {"", " \t "}) {
     const SurveyedText empty = surveyor.add(nothing, survey, workspace);
     EXPECT_EQ(empty.rows, 0);

@@ -1,6 +1,8 @@
-// Captures whose answers are known: tables of weights and values written down, no model. Used by the tests of the measures of captures.
+// Captures whose answers are known: heads built by a rule, as tables or as q, k and v, no model. Used by the tests of the measures of
+// captures.
 #pragma once
 
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,6 +50,31 @@ class SyntheticCapture {
     }
     CapturedLayer layer;
     layer.weights = weights;
+    capture_.layers.push_back(layer);
+    return capture_.layers.back();
+  }
+  /// The same heads computed by attention: q holds the logarithms of the rules' weights, k the unit vectors, so that rows of them come out
+  /// but for the roundings of exp and of lse; 0 becomes a score of -100, whose weight f32 does not hold. v is [1, n, heads, dim].
+  CapturedLayer& add_attended_layer(const std::vector<HeadRule>& heads, Tensor&& values) {
+    const auto count = static_cast<Index>(heads.size());
+    Tensor& q = keep(Tensor(DType::F32, {1, length_, count, length_}));
+    Tensor& k = keep(Tensor(DType::F32, {1, length_, count, length_}));
+    for (Index row = 0; row < length_; ++row) {
+      for (Index h = 0; h < count; ++h) {
+        const Index at = (row * count + h) * length_;
+        k.data<float>()[at + row] = 1.0F;
+        for (Index key = 0; key < length_; ++key) {
+          const double weight = heads[static_cast<std::size_t>(h)](row, key);
+          q.data<float>()[at + key] = weight > 0 ? static_cast<float>(std::log(weight)) : -100.0F;
+        }
+      }
+    }
+    Tensor& v = keep(std::move(values));
+    Tensor& out = keep(Tensor(DType::F32, {1, length_, count, v.size(3)}));
+    Tensor& lse = keep(Tensor(DType::F32, {1, count, length_}));
+    CapturedLayer layer{.spec = {.scale = 1.0}, .q = q, .k = k, .v = v, .lse = lse, .head_out = out};
+    Workspace workspace(serial_executor());
+    attention_forward(layer.spec, layer.inputs(), {.out = out, .lse = lse}, workspace);
     capture_.layers.push_back(layer);
     return capture_.layers.back();
   }

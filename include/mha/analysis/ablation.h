@@ -32,7 +32,7 @@ struct HeadEffect {
 /// One text's ids, special ones included.
 using TextIds = std::vector<Index>;
 
-/// Every head of the model, by layer, then head.
+/// Every head of the model, by layer, then head; those removed from it left out.
 std::vector<HeadId> all_heads(const TransformerConfig& config);
 
 /// The mean output of every head where it enters W_O, over all tokens of all texts: f32, [layers, heads, head_dim]. Throws ShapeError

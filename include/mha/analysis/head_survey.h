@@ -66,7 +66,7 @@ class HeadSurvey {
 /// What became of one text.
 struct SurveyedText {
   Index rows = 0;               // words (or pieces) read; 0: the text has none, nothing was added
-  bool cut = false;             // longer than the model reads: its last words were left out
+  bool cut = false;             // longer than the model reads: its last pieces were left out
   std::vector<Index> ids = {};  // what the model has read
 };
 

@@ -45,7 +45,7 @@ HeadSurvey::Sums HeadSurvey::sums_of(HeadId id, const HeadTable& table, std::spa
   }
   Sums sums{.rows = static_cast<Index>(rows.size()), .measures = {}};
   for (const MeasureInfo& info : measures()) {
-    sums.measures.push_back(measure(info.measure, table, id, units, rows) * static_cast<double>(rows.size()));
+    sums.measures.push_back(rows.empty() ? 0.0 : measure(info.measure, table, id, units, rows) * static_cast<double>(rows.size()));
   }
   const double most = std::log(static_cast<double>(units.size()));
   for (const Index from : rows) {

@@ -54,6 +54,7 @@ std::vector<WordRelation> find_relation(const HeadTable& table, std::span<const 
   for (Index layer = 0; layer < table.layers(); ++layer) {
     for (Index head = 0; head < table.heads(); ++head) {
       const HeadId id{layer, head};
+      if (!table.present(id)) continue;
       WordRelation relation{.id = id,
                             .weight = table.weight(id, query.from, query.to),
                             .back = table.weight(id, query.to, query.from),

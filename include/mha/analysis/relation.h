@@ -39,8 +39,8 @@ enum class RelationRank : std::uint8_t { Weight, Lift, Contrast, Back, LiftBack 
 /// "weight", "lift", "contrast", "back", "lift-back": the names by which a rank is asked for, in the enumeration's order.
 std::span<const std::string_view> relation_ranks();
 
-/// The relation in every head, layer by layer. `usual`, which may be absent, is of the same model. Throws ShapeError for a unit that is not
-/// in the table, units of another sentence, or usual weights of another model's size.
+/// The relation in every head, layer by layer, those removed from the model left out. `usual`, which may be absent, is of the same model.
+/// Throws ShapeError for a unit that is not in the table, units of another sentence, or usual weights of another model's size.
 std::vector<WordRelation> find_relation(const HeadTable& table, std::span<const Unit> units, const RelationQuery& query,
                                         const UsualWeights* usual);
 

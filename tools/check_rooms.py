@@ -26,7 +26,7 @@ PUBLIC = {  # public header -> room that implements it; mha/model/* and mha/anal
 OUTSIDE = {"apps", "bench", "examples", "python"}  # public headers and their own only
 THIRD = {  # prefix of a third party's header -> where it may be included
     "tbb/": {"core/executor.cpp"}, "oneapi/": {"core/executor.cpp"},
-    "nlohmann/": {"model", "view", "apps", "tests"}, "utf8proc.h": {"model"}, "CLI/": {"apps"}, "fmt/": {"apps"},
+    "nlohmann/": {"model", "view", "apps", "tests"}, "utf8proc.h": {"model", "view"}, "png.h": {"view"}, "CLI/": {"apps"}, "fmt/": {"apps"},
     "gtest/": {"tests"}, "rapidcheck": {"tests"}, "benchmark/": {"bench"}, "nanobind/": {"python"},
 }
 ISA_FILES = re.compile(r"kernels/(isa_\w+\.cpp|\w*leaves\.inl|\w+_ops\.inl)$")

@@ -36,11 +36,13 @@ Executor executor_of(Index threads);
 
 void add_view(CLI::App& app, Output& output);
 void add_find(CLI::App& app, Output& output);
+void add_score(CLI::App& app, Output& output);
 void add_shapes(CLI::App& app, Output& output);
 void add_explain(CLI::App& app, Output& output);
 void add_claims(CLI::App& app, Output& output);
 void add_verify(CLI::App& app, Output& output);
 void add_bench(CLI::App& app, Output& output);
 void add_watch(CLI::App& app, Output& output);
+void add_export(CLI::App& app, Output& output);
 
 }  // namespace mha::app

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -23,6 +24,12 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kBadInput = 2;
 
+// In the order of --help.
+constexpr std::array kCommands = {
+    mha::app::add_view,    mha::app::add_find,   mha::app::add_score,  mha::app::add_export, mha::app::add_watch,
+    mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify, mha::app::add_bench,
+};
+
 constexpr const char* kFooter = R"(Examples:
   mha view                                  all heads on the telescope sentence
   mha view "The bank raised its rates."     ... on another text
@@ -35,6 +42,8 @@ constexpr const char* kFooter = R"(Examples:
   mha verify                                fast paths against the reference
   mha bench                                 how fast, beside what is possible here
   mha watch --file texts.txt                the health of every head over texts
+  mha score --conllu FILE --dev FILE        heads beside a treebank's relations
+  mha export --heads 5.11,5.4 --out heads.svg   pictures and tables to keep
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -94,10 +103,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   mha::app::Output output;
   try {
-    for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch}) {
-      add(app, output);
-    }
+    for (const auto add : kCommands) add(app, output);
     app.parse(argc, argv);
     const int printed = print_out(output.text);
     for (const std::string& complaint : output.complaints) fail(output.code, complaint);

@@ -109,12 +109,13 @@ Interval Target::range(const std::string& name, Index size) const {
   const std::string given = text(name, "");
   if (given.empty()) return {0, size};
   const std::size_t colon = given.find(':');
-  const std::optional<Index> lo = whole_number(std::string_view(given).substr(0, colon));
-  const std::optional<Index> hi = colon == std::string::npos ? std::nullopt : whole_number(std::string_view(given).substr(colon + 1));
-  if (!lo || !hi || *lo < 0 || *hi <= *lo || *hi > size) {
+  const bool parted = colon != std::string::npos;
+  const Index lo = parted ? whole_number(std::string_view(given).substr(0, colon)).value_or(-1) : -1;
+  const Index hi = parted ? whole_number(std::string_view(given).substr(colon + 1)).value_or(-1) : -1;
+  if (lo < 0 || hi <= lo || hi > size) {
     refuse(join(name, " is ", printable(given), ", must be A:B with 0 <= A < B <= ", size), join("give ", name, "=0:", size));
   }
-  return {*lo, *hi};
+  return {lo, hi};
 }
 
 }  // namespace mha::view

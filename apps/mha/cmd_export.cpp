@@ -1,0 +1,261 @@
+// mha export: pictures and tables of heads as files to keep. Reads the options and gathers weights; src/view draws.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "command.h"
+#include "mha/analysis/head_table.h"
+#include "mha/error.h"
+#include "mha/view/picture.h"
+#include "model_folder.h"
+#include "output_file.h"
+#include "view_change.h"
+
+namespace mha::app {
+namespace {
+
+struct Options {
+  std::string text = kTelescope;
+  std::string model;
+  std::optional<Index> layer;
+  std::optional<Index> head;
+  std::vector<std::string> heads;
+  std::string form;
+  std::string view;
+  std::string unit = "word";
+  std::vector<std::string> marks;
+  std::vector<std::string> titles;
+  std::string out = "-";
+  bool special = false;
+  double least = 0.05;
+  std::optional<Index> cell;
+  ChangeOptions change;
+};
+
+const std::vector<std::string> kForms = {"svg", "png", "csv", "json"};
+const std::vector<std::string> kViews = {"arcs", "matrix", "atlas"};
+
+constexpr const char* kFooter = R"(The form is that of --out's ending, or SVG. Without --heads all heads are taken:
+as an atlas, or a table of all. Text in an SVG stays text; it follows the
+viewer's light or dark setting. Colours are viridis on a fixed scale from 0 to
+1. In a PNG, index / 254 of the palette is the weight. CSV and JSON hold every
+weight, special tokens' too, as the shortest decimals that give the f32 back
+(docs/formats.md).
+
+A mark is a chain of words: "man,telescope" is the link from man to telescope.
+With "5.11:" before it, it is one head's only; so with titles.
+
+Examples:
+  mha export --out atlas.svg
+  mha export --heads 5.11 --mark man,telescope --out arcs.svg
+  mha export --heads 5.11,5.4 --view matrix --special --out tables.svg
+  mha export "The bank raised its rates." --layer 0 --head 3 --out head.png
+  mha export --zero-head 5.4 --heads 5.11 --unit piece --out after.csv
+  mha export --heads 5.11 --form json | python3 -m json.tool
+The picture of the README:
+  mha export --heads 5.11,5.4 --out docs/telescope.svg
+    --mark 5.11:man,telescope --mark 5.4:man,astronomer,telescope
+    --title "5.11:Reading 1: the man has the telescope"
+    --title "5.4:Reading 2: the astronomer has the telescope")";
+
+void check_one_of(const std::string& option, const std::string& value, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) == known.end()) {
+    throw Error(fmt::format("{}: no \"{}\"; there are {}", option, value, fmt::join(known, ", ")));
+  }
+}
+
+std::string form_of(const Options& options) {
+  if (!options.form.empty()) return options.form;
+  if (options.out == "-") return "svg";
+  std::string ending = std::filesystem::path(options.out).extension().string();
+  if (!ending.empty()) ending.erase(0, 1);
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (std::find(kForms.begin(), kForms.end(), ending) == kForms.end()) {
+    throw Error(fmt::format("--out: \"{}\" has none of the endings {}; give --form", options.out, fmt::join(kForms, ", ")));
+  }
+  return ending;
+}
+
+/// The heads asked for, in that order; empty: all.
+std::vector<HeadId> heads_of(const Options& options) {
+  if (options.layer.has_value() != options.head.has_value()) throw Error("--layer and --head are given together");
+  if (options.layer && !options.heads.empty()) throw Error("--heads excludes --layer and --head");
+  if (options.layer) return {{*options.layer, *options.head}};
+  std::vector<HeadId> heads;
+  for (const std::string& text : options.heads) {
+    const HeadId id = head_in("--heads", text);
+    if (std::find(heads.begin(), heads.end(), id) != heads.end()) throw Error(fmt::format("--heads: {} is given twice", text));
+    heads.push_back(id);
+  }
+  return heads;
+}
+
+/// "5.11:rest" is the rest for one head; anything else is for all.
+struct ForHeads {
+  std::optional<HeadId> id;
+  std::string rest;
+};
+ForHeads for_heads(const std::string& option, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::size_t number = text.find_first_not_of("0123456789.");
+  if (colon == std::string::npos || colon == 0 || number != colon) return {.id = {}, .rest = text};
+  return {.id = head_in(option, text.substr(0, colon)), .rest = text.substr(colon + 1)};
+}
+
+/// Calls `found` with every head that `wanted` speaks of; throws where there is none.
+template <class Found>
+void each_head(const std::string& option, const ForHeads& wanted, Picture& picture, const Found& found) {
+  bool any = false;
+  for (PictureHead& head : picture.heads) {
+    if (wanted.id && head.id != *wanted.id) continue;
+    found(head);
+    any = true;
+  }
+  if (!any) throw Error(fmt::format("{}: head {}.{} is not among those exported", option, wanted.id->layer, wanted.id->head));
+}
+
+std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> parts = {""};
+  for (char letter : text) {
+    if (letter == by) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  return parts;
+}
+
+/// Positions of the words of a chain among the units; pieces are called as they are written.
+std::vector<Index> chain_of(const std::string& text, const Options& options, const OpenModel& model, const Sentence& sentence) {
+  std::vector<Index> units;
+  for (const std::string& word : split(text, ',')) {
+    units.push_back(options.unit == "piece" ? find_word(sentence.pieces, split_word_name(word))
+                                            : named_word("--mark", word, sentence, model.tokenizer));
+  }
+  if (units.size() < 2) throw Error(fmt::format("--mark: \"{}\" is one word, a link takes two, as in man,telescope", text));
+  return units;
+}
+
+/// A picture and the weights it looks at.
+struct Export {
+  Picture picture;
+  HeadTable table;
+};
+
+void add_words(Export& made, const Options& options, const OpenModel& model, const Sentence& sentence) {
+  for (const std::string& text : options.marks) {
+    const ForHeads wanted = for_heads("--mark", text);
+    const std::vector<Index> chain = chain_of(wanted.rest, options, model, sentence);
+    each_head("--mark", wanted, made.picture, [&](PictureHead& head) {
+      for (std::size_t i = 1; i < chain.size(); ++i) head.marks.push_back({chain[i - 1], chain[i]});
+    });
+  }
+  for (const std::string& text : options.titles) {
+    const ForHeads wanted = for_heads("--title", text);
+    each_head("--title", wanted, made.picture, [&](PictureHead& head) { head.title = wanted.rest; });
+  }
+}
+
+Export gather(const Options& options) {
+  std::vector<HeadId> heads = heads_of(options);  // before anything slow
+  const OpenModel model = open_model(options.model);
+  const Sentence sentence = read_sentence(model.tokenizer, options.text);
+  const std::vector<Unit>& units = options.unit == "piece" ? sentence.pieces : sentence.words;
+  Workspace workspace;
+  const Intervention intervention = intervention_of(options.change, model, sentence);
+  Export made{.picture = {.text = options.text,
+                          .model = model.name,
+                          .change = options.change.any() ? what_of(options.change) : std::string(),
+                          .pieces = options.unit == "piece",
+                          .queries = units,
+                          .special = options.special,
+                          .least = options.least},
+              .table = read_heads(model.transformer, sentence.ids, units, workspace, intervention)};
+  for (Index layer = 0; layer < made.table.layers() && options.heads.empty() && !options.layer; ++layer) {
+    for (Index head = 0; head < made.table.heads(); ++head) heads.push_back({layer, head});
+  }
+  for (HeadId id : heads) {
+    made.table.weight(id, 0, 0);  // throws where there is no such head
+    made.picture.heads.push_back({.id = id, .weights = made.table.head(id)});
+  }
+  add_words(made, options, model, sentence);
+  return made;
+}
+
+/// Pixels a weight in a PNG where none are asked for: large enough to be seen, not more.
+Index cell_of(const Options& options, const Picture& picture) {
+  if (options.cell) return *options.cell;
+  const auto units = static_cast<Index>(std::max<std::size_t>(picture.queries.size(), 1));
+  return picture.heads.size() == 1 ? std::clamp<Index>(640 / units, 1, 32) : std::clamp<Index>(96 / units, 1, 8);
+}
+
+std::string drawn(const Options& options, const std::string& form, const Picture& picture) {
+  if (form == "csv") return weights_csv(picture);
+  if (form == "json") return weights_json(picture);
+  if (form == "png") return matrix_png(picture, cell_of(options, picture));
+  const bool all = options.heads.empty() && !options.layer;
+  const std::string view = !options.view.empty() ? options.view : all ? "atlas" : "arcs";
+  return view == "arcs" ? arcs_svg(picture) : view == "matrix" ? matrix_svg(picture) : atlas_svg(picture);
+}
+
+/// What cannot go together is refused before anything is computed.
+void check(const Options& options, const std::string& form) {
+  check_one_of("--form", form, kForms);
+  check_one_of("--unit", options.unit, {"word", "piece"});
+  if (!options.view.empty()) check_one_of("--view", options.view, kViews);
+  const bool table = form == "csv" || form == "json";
+  if (table && !options.view.empty()) throw Error(fmt::format("--view {} draws, --form {} is a table", options.view, form));
+  if (form == "png" && options.view == "arcs") throw Error("--form png draws tables (--view matrix or atlas); arcs are --form svg");
+  if (options.view == "arcs" && options.heads.empty() && !options.layer) {
+    throw Error("--view arcs draws single heads: name some, as in --heads 5.11,5.4 (mha view and mha find say which)");
+  }
+  if (options.cell && form != "png") throw Error(fmt::format("--cell is for --form png, not {}", form));
+  if (!(options.least >= 0.0 && options.least <= 1.0)) throw Error(fmt::format("--least is {}, must be 0 to 1", options.least));
+  if (form == "png" && options.out == "-" && isatty(STDOUT_FILENO) != 0) {
+    throw Error("a PNG is not for terminals: give --out FILE.png");
+  }
+}
+
+std::string run(const Options& options) {
+  const std::string form = form_of(options);
+  check(options, form);
+  const Export made = gather(options);
+  std::string bytes = drawn(options, form, made.picture);
+  if (options.out == "-") return bytes;
+  write_file(options.out, bytes);
+  return {};
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Output& output) {
+  CLI::App* command = app.add_subcommand("export", "Pictures and tables of heads, as files to keep: SVG, PNG, CSV, JSON");
+  auto options = std::make_shared<Options>();
+  command->footer(kFooter);
+  add_text(*command, options->text);
+  add_model_option(*command, options->model);
+  command->add_option("--heads", options->heads, "Which heads, in this order (default: all)")->type_name("LAYER.HEAD,...")->delimiter(',');
+  add_number(*command, "--layer", options->layer, "With --head: one head");
+  add_number(*command, "--head", options->head, "Counted from 0, as layers are");
+  command->add_option("--form", options->form, fmt::format("{}", fmt::join(kForms, ", ")))->type_name("FORM");
+  command->add_option("--view", options->view, fmt::format("What is drawn: {}", fmt::join(kViews, ", ")))->type_name("VIEW");
+  command->add_option("--unit", options->unit, "word (the default) or piece")->type_name("UNIT");
+  command->add_option("--mark", options->marks, "Let links stand out (may be given several times)")
+      ->type_name("[LAYER.HEAD:]WORD,WORD,...")
+      ->allow_extra_args(false);
+  command->add_option("--title", options->titles, "What to write over a head")->type_name("[LAYER.HEAD:]TITLE")->allow_extra_args(false);
+  command->add_option("--least", options->least, "Draw no arcs below this weight (default: 0.05)")->type_name("WEIGHT");
+  add_number(*command, "--cell", options->cell, "PNG: pixels a side of a weight");
+  command->add_flag("--special", options->special, "Draw [CLS] and [SEP] too");
+  command->add_option("--out", options->out, "Where to; - is standard output (the default)")->type_name("FILE");
+  add_change_options(*command, options->change);
+  command->callback([options, &output] { output.text = run(*options); });
+}
+
+}  // namespace mha::app

@@ -1,0 +1,153 @@
+// The sentence, unit by unit: hovering shows a unit's row everywhere, a click or Enter pins it. The shading behind the units is one canvas,
+// so that a hover costs no layout. A long text is shown a stretch at a time.
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { JSX } from 'preact';
+import { leave, prepared, useHoverDrawing, useSize, useTheme } from './hooks';
+import { visible } from './scene';
+import type { Store } from './store';
+
+const kStretch = 600;
+
+interface Box {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+/** Alpha of the shading for a weight: the square root, so that 0.05 is still seen; the bar beside says so. */
+export const alphaOf = (weight: number): number => 0.6 * Math.sqrt(Math.max(0, Math.min(1, weight)));
+
+function boxesOf(list: HTMLElement): Box[] {
+  return Array.from(list.children, (child) => {
+    const element = child as HTMLElement;
+    return { x: element.offsetLeft, y: element.offsetTop, w: element.offsetWidth, h: element.offsetHeight };
+  });
+}
+
+/** Paints the selected head's row of the active unit behind the units. */
+function paint(store: Store, canvas: HTMLCanvasElement, list: HTMLElement, boxes: Box[], first: number, accent: string): void {
+  const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
+  const { layer, head, unit } = store.state;
+  const table = store.data?.weights(layer, unit);
+  const { query, key } = store.hover.value;
+  const active = store.active;
+  if (!table || (active < 0 && key < 0)) return;
+  context.fillStyle = accent;
+  const byColumn = query < 0 && key >= 0 && !store.data!.self;
+  boxes.forEach((box, i) => {
+    const weight = byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i);
+    context.globalAlpha = alphaOf(weight);
+    context.fillRect(box.x, box.y, box.w, box.h);
+  });
+}
+
+export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }): JSX.Element | null {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const list = useRef<HTMLDivElement>(null);
+  const boxes = useRef<Box[]>([]);
+  const theme = useTheme();
+  const frame = useRef<HTMLDivElement>(null);
+  const size = useSize(frame);
+  const [stretch, setStretch] = useState(0);
+  const [rover, setRover] = useState(0);
+  const { unit, pin } = store.state;
+  const units = store.data ? (side === 'query' ? store.data.queries(unit) : store.data.keys(unit)) : [];
+  const first = Math.min(stretch * kStretch, Math.max(0, Math.floor((units.length - 1) / kStretch) * kStretch));
+  const shown = units.slice(first, first + kStretch);
+  // With keys of their own, shading is the keys': whom a query looks at.
+  const shaded = side === 'key' || (store.data?.self ?? true);
+  const draw = (): void => {
+    if (canvas.current && list.current && shaded) paint(store, canvas.current, list.current, boxes.current, first, theme.accent);
+  };
+  useLayoutEffect(() => {
+    if (list.current) boxes.current = boxesOf(list.current);
+  }, [units, first, size.width]);
+  useLayoutEffect(draw);
+  useHoverDrawing(store, draw);
+
+  const unitAt = (event: Event): number => {
+    const found = (event.target as HTMLElement).closest<HTMLElement>('[data-unit]');
+    return found ? Number(found.dataset.unit) : -1;
+  };
+  const preview = (i: number): void => {
+    if (i < 0) return leave(store);
+    store.hover.set(side === 'query' ? { query: i, key: -1 } : { query: -1, key: i });
+  };
+  const togglePin = (i: number): void => {
+    if (i >= 0 && side === 'query') store.update({ pin: i === pin ? -1 : i });
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const last = shown.length - 1;
+    const at = Math.min(rover, last);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: last }[event.key];
+    if (event.key === 'Enter' || event.key === ' ') togglePin(first + at);
+    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else {
+      const next = Math.max(0, Math.min(last, to));
+      setRover(next);
+      (list.current?.children[next] as HTMLElement | undefined)?.focus();
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  if (!store.data) return null;
+  const label = side === 'key' ? 'Keys' : store.data.self ? 'Sentence' : 'Queries';
+  return (
+    <div class="strip" ref={frame}>
+      {units.length > kStretch && <Stretches of={units.length} first={first} go={(i) => setStretch(i)} />}
+      <div class="strip-body">
+        <canvas ref={canvas} aria-hidden="true" />
+        <div
+          class="units"
+          ref={list}
+          role="listbox"
+          aria-label={`${label}: hover or move with the arrow keys, Enter pins`}
+          aria-orientation="horizontal"
+          onMouseMove={(event) => preview(unitAt(event))}
+          onMouseLeave={() => leave(store)}
+          onClick={(event) => togglePin(unitAt(event))}
+          onKeyDown={onKeyDown}
+          onFocusIn={(event) => preview(unitAt(event))}
+          onFocusOut={() => leave(store)}
+        >
+          {shown.map((one, i) => (
+            <span
+              key={first + i}
+              data-unit={first + i}
+              class={one.special ? 'unit special' : 'unit'}
+              role="option"
+              dir="auto"
+              aria-selected={side === 'query' && pin === first + i}
+              tabIndex={i === Math.min(rover, shown.length - 1) ? 0 : -1}
+            >
+              {visible(one.text)}
+            </span>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Stretches({ of, first, go }: { of: number; first: number; go: (stretch: number) => void }): JSX.Element {
+  const at = Math.floor(first / kStretch);
+  const last = Math.floor((of - 1) / kStretch);
+  return (
+    <div class="stretches">
+      <button disabled={at === 0} onClick={() => go(at - 1)}>
+        ‹ earlier
+      </button>
+      <span class="number">
+        {first} to {Math.min(of, first + kStretch) - 1} of {of}
+      </span>
+      <button disabled={at === last} onClick={() => go(at + 1)}>
+        later ›
+      </button>
+      <label>
+        go to{' '}
+        <input type="number" min={0} max={of - 1} onChange={(event) => go(Math.floor(Number(event.currentTarget.value) / kStretch))} />
+      </label>
+    </div>
+  );
+}

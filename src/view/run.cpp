@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "mha/analysis/norms.h"
 #include "model/json_fields.h"
 
 namespace mha::view {
@@ -227,6 +228,10 @@ std::shared_ptr<const Run> make_run(const MicroscopeModel& model, const RunWish&
     if (run->capture.layers[i].name.empty()) run->capture.layers[i].name = join("layer ", i);
   }
   run->vector = sentence_vector(hidden);
+  run->projections = output_projections(*model.transformer);
+  for (const auto& [layer, heads] : config.pruned_heads) {
+    for (const Index head : heads) run->removed.push_back({layer, head});
+  }
   run->json = run_json(*run, wish, unchanged, sentence.left_out);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
   run->json["milliseconds"] = std::round(took.count() * 1000) / 1000;

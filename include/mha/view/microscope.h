@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mha/analysis/capture_file.h"
 #include "mha/analysis/usual.h"
 #include "mha/model/tokenizer.h"
 #include "mha/model/transformer.h"
@@ -56,7 +57,8 @@ struct MicroscopeOptions {
 
 class Microscope {
  public:
-  explicit Microscope(MicroscopeModel model, MicroscopeOptions options = {});
+  /// `tensors`, where given, are shown too: its entries are runs from the start.
+  explicit Microscope(MicroscopeModel model, MicroscopeOptions options = {}, std::shared_ptr<const CaptureFile> tensors = nullptr);
   Microscope(Microscope&&) noexcept;
   Microscope& operator=(Microscope&&) noexcept;
   ~Microscope();

@@ -23,7 +23,7 @@ struct KeptStatistics {
         distance_variance(dtype, rows),
         first_weight(dtype, rows),
         chosen_weight(dtype, rows),
-        asked{max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight, chosen} {}
+        asked{max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight, {}, {}, chosen} {}
   Tensor max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight;
   RowStatistics asked;
 };

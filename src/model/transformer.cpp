@@ -234,7 +234,7 @@ struct Transformer::Impl {
     const ArenaScope scope(arena);
     RowStatistics statistics;
     if (scratch.statistics) {
-      statistics = statistics_room(arena, {scratch.x.size(0), std::ssize(block.kept), scratch.x.size(1)}, inputs.chosen);
+      statistics = statistics_room(arena, {scratch.x.size(0), std::ssize(block.kept), scratch.x.size(1)}, inputs);
     }
     Tensor memory;
     const ConstTensorView allowed = model::of_kept_heads(inputs.allowed, block.kept, memory);
@@ -253,9 +253,12 @@ struct Transformer::Impl {
       Tensor out(DType::F32, rows.shape());
       RowStatistics statistics{.chosen = inputs.chosen};
       std::vector<Tensor> numbers;
-      for (TensorView RowStatistics::* number : nn::kRowNumbers) {
-        if (!(scratch.statistics.*number)) continue;
-        statistics.*number = numbers.emplace_back((scratch.statistics.*number).dtype, lse.shape()).view();
+      for (const attention::RowNumber& number : attention::kRowNumbers) {
+        const TensorView& whole = scratch.statistics.*number.view;
+        if (!whole) continue;
+        Dims none = whole.shape;
+        none[1] = 0;
+        statistics.*number.view = numbers.emplace_back(whole.dtype, none).view();
       }
       hook({.spec = spec,
             .q = rows,

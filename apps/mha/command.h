@@ -38,6 +38,7 @@ Executor executor_of(Index threads);
 void add_view(CLI::App& app, Output& output);
 void add_find(CLI::App& app, Output& output);
 void add_serve(CLI::App& app, Output& output);
+void add_heads(CLI::App& app, Output& output);
 void add_score(CLI::App& app, Output& output);
 void add_shapes(CLI::App& app, Output& output);
 void add_explain(CLI::App& app, Output& output);

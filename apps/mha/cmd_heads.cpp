@@ -54,9 +54,9 @@ A role is given where one is clear, by rules with a border each; the first that
 holds, and most heads have none:
   previous, next, at N  the largest weight of 90 % of the words is on the word
                         just before, just after, or N away (0: itself)
-  det->head, head->det  with --conllu and --dev: the relation of a treebank that
-                        the head finds 10 points more often than a fixed offset
-                        does, as mha score; stab: in which share of its sentences
+  det->head, head->det  with --conllu and --dev: the head finds half of a
+                        relation's arcs and 10 points more than the best fixed
+                        offset (mha score); stab: of the treebank's sentences
   special               half of the weight is on special tokens
   broad                 entropy is 90 % of that of an even spread
 What a head attends to is not what the model needs it for: --effect, mha prune.
@@ -118,7 +118,8 @@ std::vector<TextIds> survey_texts(const OpenModel& model, const Options& options
 
 std::vector<RelationFinding> findings_of(const OpenModel& model, const Options& options, Workspace& workspace) {
   if (!options.conllu) return {};
-  Progress progress(static_cast<std::size_t>(count_sentences(*options.dev) + count_sentences(*options.conllu)));
+  const Index chosen = count_sentences(*options.dev);
+  Progress progress(static_cast<std::size_t>(chosen + count_sentences(*options.conllu)));
   const Answered dev = answer_file(model, *options.dev, workspace, progress);
   const Answered file = answer_file(model, *options.conllu, workspace, progress);
   return relation_findings(dev.answers, file.answers);
@@ -146,10 +147,10 @@ HeadsReport measure_heads(const OpenModel& model, const Options& options) {
                      .unit = options.pieces ? "piece" : "word"};
   HeadSurvey survey(config.layers, config.heads);
   Workspace workspace(options.threads ? executor_of(*options.threads) : default_executor());
+  const std::vector<RelationFinding> findings = findings_of(model, options, workspace);
   const std::vector<TextIds> ids = survey_texts(model, options, report, survey, workspace);
   const std::vector<RepeatedScores> repeated = repeats(model, report, workspace);
   const std::vector<HeadEffect> effects = effects_of(model, ids, options, workspace);
-  const std::vector<RelationFinding> findings = findings_of(model, options, workspace);
   report.judged = survey.judged();
   report.rules = survey.rules();
   report.treebank = options.conllu.value_or("");

@@ -167,11 +167,8 @@ std::string heads_json(const HeadsReport& report) {
   Json json = {{"model", report.model},   {"layers", report.layers}, {"heads", report.heads},
                {"by", report.unit},       {"texts", report.texts},   {"rows", report.rows},
                {"judged", report.judged}, {"cut", report.cut},       {"skipped", report.skipped}};
-  json["rules"] = {{"least_rows", report.rules.least_rows},
-                   {"positional", report.rules.positional},
-                   {"syntactic", report.rules.syntactic},
-                   {"special", report.rules.special},
-                   {"broad", report.rules.broad}};
+  json["rules"] = {{"least_rows", report.rules.least_rows}, {"positional", report.rules.positional}, {"syntactic", report.rules.syntactic},
+                   {"found", report.rules.found},           {"special", report.rules.special},       {"broad", report.rules.broad}};
   json["measured"] = Json::array();
   for (const MeasuredHead& head : report.measured) {
     Json entry = head_json(head.summary.id);

@@ -49,7 +49,7 @@ const RelationFinding* clearest_finding(HeadId id, std::span<const RelationFindi
   const RelationFinding* best = nullptr;
   const auto lift = [](const RelationFinding& f) { return f.accuracy - f.baseline; };
   for (const RelationFinding& finding : findings) {
-    if (finding.id != id || !(lift(finding) >= rules.syntactic)) continue;
+    if (finding.id != id || !(lift(finding) >= rules.syntactic && finding.accuracy >= rules.found)) continue;
     if (best == nullptr || lift(finding) > lift(*best)) best = &finding;
   }
   return best;

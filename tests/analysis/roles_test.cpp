@@ -110,6 +110,7 @@ TEST(Roles, TheOrderIsPlaceThenRelationThenSpecialThenBroad) {
   EXPECT_EQ(role_name(role_of(summary, {}, std::span(findings).first(2))), "det->head");
   EXPECT_EQ(role_of(summary, {}, std::span(findings).first(1)).kind, RoleKind::Special) << "another head's";
   EXPECT_EQ(role_of(summary, {}, std::span(findings).last(1)).kind, RoleKind::Special) << "not far enough above";
+  EXPECT_EQ(role_of(summary, {.found = 0.75}, std::span(findings).subspan(2, 1)).kind, RoleKind::Special) << "finds too few";
   summary.at_offset = 1.0;
   summary.offset = 1;
   EXPECT_EQ(role_of(summary, {}, findings).kind, RoleKind::Next);

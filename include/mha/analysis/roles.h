@@ -51,6 +51,7 @@ struct RoleRules {
   Index least_rows = 5;     // fewer rows show nothing (ours)
   double positional = 0.9;  // share of rows whose largest weight is at one offset (Voita et al. 2019, arXiv 1905.09418)
   double syntactic = 0.1;   // accuracy - baseline (Voita et al. 2019: 10 %, which is less where the baseline is below 1)
+  double found = 0.5;       // ... and accuracy itself: at least half of the arcs (ours)
   double special = 0.5;     // mean weight on special units (Clark et al. 2019, arXiv 1906.04341, on [SEP]: "over half")
   double broad = 0.9;       // spread (Clark et al. 2019 call heads broad whose entropy is near that of a uniform one; border ours)
 };

@@ -143,15 +143,15 @@ TreebankAnswers answers_of(const std::vector<Answer>& sentences) {
 }
 
 TEST(RelationFindings, AreWhatWasChosenElsewhereAndIsAboveTheBestOffset) {
-  const std::vector<std::string> near = {"well ADV 3 advmod", "men NOUN 3 nsubj", "sing VERB 0 root", "songs NOUN 3 obj"};
-  const std::vector<std::string> far = {"men NOUN 4 nsubj", "now ADV 4 advmod", "too ADV 4 advmod", "sing VERB 0 root"};
+  const std::vector<std::string> near = {"men NOUN 3 nsubj", "well ADV 3 advmod", "sing VERB 0 root", "songs NOUN 3 obj"};
+  const std::vector<std::string> far = {"men NOUN 5 nsubj", "now ADV 5 advmod", "too ADV 5 advmod", "can AUX 5 aux", "sing VERB 0 root"};
   std::vector<Answer> dev;
   std::vector<Answer> report;
   for (Index i = 0; i < 30; ++i) {
     dev.push_back({near, 3});
-    dev.push_back({far, 3});
+    dev.push_back({far, 4});
     report.push_back({near, i < 24 ? 3 : 0});
-    report.push_back({far, i < 15 ? 3 : 2});  // in the rest: the second of two advmod is missed
+    report.push_back({far, i < 15 ? 4 : 2});  // in the rest: the second of two advmod is missed
   }
   const std::vector<RelationFinding> findings = relation_findings(answers_of(dev), answers_of(report));
   const auto of = [&](const std::string& relation) {
@@ -161,10 +161,11 @@ TEST(RelationFindings, AreWhatWasChosenElsewhereAndIsAboveTheBestOffset) {
   ASSERT_NE(of("nsubj"), findings.end());
   EXPECT_EQ(of("nsubj")->id, (HeadId{0, 0}));
   EXPECT_DOUBLE_EQ(of("nsubj")->accuracy, 54.0 / 60);
-  EXPECT_DOUBLE_EQ(of("nsubj")->baseline, 0.5) << "one word on, or three";
+  EXPECT_DOUBLE_EQ(of("nsubj")->baseline, 0.5) << "two words on, or four";
   EXPECT_DOUBLE_EQ(of("nsubj")->stable, 54.0 / 60);
   ASSERT_NE(of("advmod"), findings.end());
   EXPECT_DOUBLE_EQ(of("advmod")->accuracy, (24.0 + 30 + 15) / 90);
+  EXPECT_DOUBLE_EQ(of("advmod")->baseline, 1.0 / 3);
   EXPECT_DOUBLE_EQ(of("advmod")->stable, 54.0 / 60) << "one of two is half of them";
   EXPECT_EQ(of("obj"), findings.end()) << "always at one offset, which finds all";
   EXPECT_EQ(of(kAllRelations), findings.end());

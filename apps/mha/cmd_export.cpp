@@ -177,11 +177,9 @@ Export gather(const Options& options) {
                           .special = options.special,
                           .least = options.least},
               .table = read_heads(model.transformer, sentence.ids, units, workspace, intervention)};
-  for (Index layer = 0; layer < made.table.layers() && options.heads.empty() && !options.layer; ++layer) {
-    for (Index head = 0; head < made.table.heads(); ++head) heads.push_back({layer, head});
-  }
+  if (options.heads.empty() && !options.layer) heads = all_heads(model.transformer.config());
   for (HeadId id : heads) {
-    made.table.weight(id, 0, 0);  // throws where there is no such head
+    require_head(model, id);
     made.picture.heads.push_back({.id = id, .weights = made.table.head(id)});
   }
   add_words(made, options, model, sentence);

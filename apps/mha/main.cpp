@@ -26,7 +26,7 @@ constexpr int kBadInput = 2;
 
 // In the order of --help.
 constexpr std::array kCommands = {
-    mha::app::add_view,    mha::app::add_find,   mha::app::add_score,  mha::app::add_export, mha::app::add_watch,
+    mha::app::add_view,    mha::app::add_find,   mha::app::add_score,  mha::app::add_export, mha::app::add_prune, mha::app::add_watch,
     mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify, mha::app::add_bench,
 };
 

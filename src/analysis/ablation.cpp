@@ -50,14 +50,6 @@ double relative_change(const ConstTensorView& a, const ConstTensorView& b) {
 
 }  // namespace
 
-std::vector<HeadId> all_heads(const TransformerConfig& config) {
-  std::vector<HeadId> heads;
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    for (const Index head : config.heads_of(layer)) heads.push_back({layer, head});
-  }
-  return heads;
-}
-
 Tensor mean_outputs(const Transformer& model, std::span<const TextIds> texts, Workspace& workspace) {
   const TransformerConfig& config = model.config();
   const Dims shape{config.layers, config.heads, config.head_dim};

@@ -14,6 +14,7 @@ from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alib
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.layer import LayerOutputs, MultiHeadAttention
+from mha.microscope import View, view
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
@@ -32,6 +33,7 @@ __all__ = [
     "Trace",
     "Transformer",
     "TransformerConfig",
+    "View",
     "WeightsMap",
     "alibi_slopes",
     "attention_forward",
@@ -47,6 +49,7 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
+    "view",
     "window",
 ]
 

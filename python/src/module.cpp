@@ -14,6 +14,7 @@
 #include "model.h"
 #include "openmp.h"
 #include "tables.h"
+#include "view.h"
 
 namespace nb = nanobind;
 
@@ -47,4 +48,5 @@ NB_MODULE(_core, module) {
   mha::python::bind_model(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);
+  mha::python::bind_view(module);
 }

@@ -48,7 +48,7 @@ text orders, the others measure:
   rank corr.  Spearman's, of the similarities of all pairs of texts: whether the
               model still ranks what is like what as it did
   random      the same for heads in an order of chance (--seeds of them): mean,
-              least and most, at every sixth of the way to an half and so on
+              least and most, at twelve points along the way
 
 Without TEXT and --file: 200 of the 500 plain sentences that come with mha, spread
 evenly (--most 500: all). Each line of a file is a text of its own.

@@ -19,7 +19,7 @@ struct Spread {
 
 struct RandomPoint {
   std::size_t removed = 0;
-  Spread cosine, correlation;
+  Spread cosine = {}, correlation = {};
 };
 
 /// A checkpoint that was written, beside the whole model.
@@ -37,11 +37,11 @@ struct PruneReport {
   std::string size;  // layers and heads
   Index texts_to_order = 0, texts_to_measure = 0;
   Index cut = 0, skipped = 0, longest = 0;  // texts longer than `longest` tokens; without a word
-  std::vector<HeadEffect> order;            // as heads go
-  std::vector<PruningPoint> curve;          // by that order
-  std::vector<RandomPoint> random;
+  std::vector<HeadEffect> order = {};       // as heads go
+  std::vector<PruningPoint> curve = {};     // by that order
+  std::vector<RandomPoint> random = {};
   Index seeds = 0;
-  std::optional<WrittenModel> written;
+  std::optional<WrittenModel> written = {};
 };
 
 /// How many heads can go, by the curve, before the rank correlation falls under kSameOrder for the first time.

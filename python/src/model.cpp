@@ -1,6 +1,7 @@
 // Bindings of mha/model/transformer.h and tokenizer.h; see model.h of this folder.
 #include "model.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -89,7 +90,8 @@ void bind_transformer(nb::module_& module) {
       .def_ro("max_positions", &TransformerConfig::max_positions)
       .def_ro("token_types", &TransformerConfig::token_types, "0: the model has no such embedding.")
       .def_ro("norm_eps", &TransformerConfig::norm_eps)
-      .def_ro("activation", &TransformerConfig::activation);
+      .def_ro("activation", &TransformerConfig::activation)
+      .def_ro("pruned_heads", &TransformerConfig::pruned_heads, "Heads removed from the weights, by layer, in the numbers they had.");
   nb::class_<TransformerCall>(module, "TransformerCall",
                               "The arrays and options of one call: ids i64 [batch, length], hidden f32 [batch, length, d_model].")
       .def(

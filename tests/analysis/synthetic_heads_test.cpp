@@ -156,5 +156,25 @@ TEST_F(SyntheticHeads, Similarities) {
   EXPECT_TRUE(std::isnan(alike.at(kSink, kSelf))) << "a sink head says the same in every row";
 }
 
+// As a hook is given a head that was removed from its model: rows whose lse is +infinity.
+TEST_F(SyntheticHeads, RemovedHeadsAreLeftOut) {
+  Capture capture = synthetic_.capture();
+  Tensor lse(DType::F32, capture.layers[0].lse.shape);
+  copy(capture.layers[0].lse, lse);
+  for (const Index head : {kUniform, kSink, kPreviousToo, kSelf, kCopy}) {
+    std::fill_n(lse.data<float>() + head * kLength, kLength, INFINITY);
+  }
+  capture.layers[0].lse = lse;
+  const HeadMatrix distances = head_distances({&capture, 1}, workspace_);
+  EXPECT_EQ(distances.heads, (std::vector<HeadId>{{0, kPrevious}, {0, kInduction}}));
+  EXPECT_EQ(head_similarities({&capture, 1}, workspace_).heads, distances.heads);
+  const std::vector<double> share = rollout(capture, {.first = 10}, workspace_);
+  EXPECT_NEAR(share[10], 0.5, kTolerance);
+  EXPECT_NEAR(share[9], 0.25, kTolerance);
+  EXPECT_NEAR(share[6], 0.25, kTolerance);
+  std::fill_n(lse.data<float>(), kHeads * kLength, INFINITY);
+  EXPECT_EQ(rollout(capture, {.first = 10}, workspace_)[10], 1.0);
+}
+
 }  // namespace
 }  // namespace mha

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "command.h"
 #include "mha/analysis/head_table.h"
 #include "mha/error.h"
 #include "mha/view/picture.h"
+#include "mha/view/snapshot.h"
 #include "model_folder.h"
 #include "output_file.h"
+#include "usual_cache.h"
 #include "view_change.h"
 
 namespace mha::app {
@@ -37,7 +40,7 @@ struct Options {
   ChangeOptions change;
 };
 
-const std::vector<std::string> kForms = {"svg", "png", "csv", "json"};
+const std::vector<std::string> kForms = {"svg", "png", "csv", "json", "html"};
 const std::vector<std::string> kViews = {"arcs", "matrix", "atlas"};
 
 constexpr const char* kFooter = R"(The form is that of --out's ending, or SVG. Without --heads all heads are taken:
@@ -45,7 +48,8 @@ as an atlas, or a table of all. Text in an SVG stays text; it follows the
 viewer's light or dark setting. Colours are viridis on a fixed scale from 0 to
 1. In a PNG, index / 254 of the palette is the weight. CSV and JSON hold every
 weight, special tokens' too, as the shortest decimals that give the f32 back
-(docs/formats.md).
+(docs/formats.md). HTML is the page of `mha serve` with this run in it: one file
+that needs no server and no network.
 
 A mark is a chain of words: "man,telescope" is the link from man to telescope.
 With "5.11:" before it, it is one head's only; so with titles.
@@ -57,6 +61,7 @@ Examples:
   mha export "The bank raised its rates." --layer 0 --head 3 --out head.png
   mha export --zero-head 5.4 --heads 5.11 --unit piece --out after.csv
   mha export --heads 5.11 --form json | python3 -m json.tool
+  mha export --heads 5.11 --mark man,telescope --out telescope.html
 The picture of the README:
   mha export --heads 5.11,5.4 --out docs/telescope.svg
     --mark 5.11:man,telescope --mark 5.4:man,astronomer,telescope
@@ -162,10 +167,8 @@ void add_words(Export& made, const Options& options, const OpenModel& model, con
   }
 }
 
-Export gather(const Options& options) {
-  std::vector<HeadId> heads = heads_of(options);  // before anything slow
-  const OpenModel model = open_model(options.model);
-  const Sentence sentence = read_sentence(model.tokenizer, options.text);
+Export gather(const Options& options, const OpenModel& model, const Sentence& sentence) {
+  std::vector<HeadId> heads = heads_of(options);
   const std::vector<Unit>& units = options.unit == "piece" ? sentence.pieces : sentence.words;
   Workspace workspace;
   const Intervention intervention = intervention_of(options.change, model, sentence);
@@ -188,6 +191,43 @@ Export gather(const Options& options) {
   return made;
 }
 
+/// What is asked of the microscope: the text and the change.
+nlohmann::json wish_of(const Options& options, const OpenModel& model, const Sentence& sentence) {
+  const Intervention intervention = intervention_of(options.change, model, sentence);
+  nlohmann::json wish = {{"text", options.text}, {"temperature", intervention.temperature}};
+  for (HeadId id : intervention.zeroed) wish["zeroed"].push_back({id.layer, id.head});
+  for (std::size_t word = 0; word < sentence.words.size(); ++word) {
+    const bool hidden =
+        std::find(intervention.hidden.begin(), intervention.hidden.end(), sentence.words[word].first) != intervention.hidden.end();
+    if (hidden) wish["hidden"].push_back(word);
+  }
+  return wish;
+}
+
+/// What the page shows first: the first head asked for, and its first mark.
+std::string state_of(const Options& options, const Picture& picture) {
+  const PictureHead& first = picture.heads.front();
+  std::string state = fmt::format("unit={}&layer={}&head={}&view={}", options.unit, first.id.layer, first.id.head,
+                                  options.view == "matrix" ? "matrix" : "links");
+  if (!first.marks.empty()) state += fmt::format("&pin={0}&a={0}&b={1}", first.marks[0].from, first.marks[0].to);
+  return state;
+}
+
+std::string self_contained(const Options& options) {
+  if (!view::has_page()) {
+    throw Error("--form html: this build has no page, since Node was missing when it was made; HACKING.md says how to build it");
+  }
+  const OpenModel model = open_model(options.model);
+  const Sentence sentence = read_sentence(model.tokenizer, options.text);
+  const Export made = gather(options, model, sentence);
+  const view::Microscope microscope({.transformer = &model.transformer,
+                                     .tokenizer = &model.tokenizer,
+                                     .name = model.name,
+                                     .usual = [&] { return cached_usual_weights(model); }},
+                                    {.seconds = 3600});
+  return view::snapshot_of_text(microscope, wish_of(options, model, sentence).dump(), {.state = state_of(options, made.picture)});
+}
+
 /// Pixels a weight in a PNG where none are asked for: large enough to be seen, not more.
 Index cell_of(const Options& options, const Picture& picture) {
   if (options.cell) return *options.cell;
@@ -207,6 +247,7 @@ std::string drawn(const Options& options, const std::string& form, const Picture
 /// What cannot go together is refused before anything is computed.
 void check(const Options& options, const std::string& form) {
   check_one_of("--form", form, kForms);
+  heads_of(options);
   check_one_of("--unit", options.unit, {"word", "piece"});
   if (!options.view.empty()) check_one_of("--view", options.view, kViews);
   const bool table = form == "csv" || form == "json";
@@ -222,11 +263,16 @@ void check(const Options& options, const std::string& form) {
   }
 }
 
+std::string exported(const Options& options, const std::string& form) {
+  const OpenModel model = open_model(options.model);
+  const Sentence sentence = read_sentence(model.tokenizer, options.text);
+  return drawn(options, form, gather(options, model, sentence).picture);
+}
+
 std::string run(const Options& options) {
   const std::string form = form_of(options);
   check(options, form);
-  const Export made = gather(options);
-  std::string bytes = drawn(options, form, made.picture);
+  std::string bytes = form == "html" ? self_contained(options) : exported(options, form);
   if (options.out == "-") return bytes;
   write_file(options.out, bytes);
   return {};
@@ -235,7 +281,7 @@ std::string run(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& app, Output& output) {
-  CLI::App* command = app.add_subcommand("export", "Pictures and tables of heads, as files to keep: SVG, PNG, CSV, JSON");
+  CLI::App* command = app.add_subcommand("export", "Pictures and tables of heads, as files to keep: SVG, PNG, CSV, JSON, HTML");
   auto options = std::make_shared<Options>();
   command->footer(kFooter);
   add_text(*command, options->text);

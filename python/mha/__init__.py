@@ -16,6 +16,7 @@ from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.heads import (PlaneMap, RepeatedScores, RepeatedText, capture_heads, head_distances, head_similarities, plane_map, repeated_scores,
                        repeated_text, rollout, value_norms)
 from mha.layer import LayerOutputs, MultiHeadAttention
+from mha.microscope import View, view
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
@@ -37,6 +38,7 @@ __all__ = [
     "Trace",
     "Transformer",
     "TransformerConfig",
+    "View",
     "WeightsMap",
     "alibi_slopes",
     "attention_forward",
@@ -60,6 +62,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "segments",
     "value_norms",
+    "view",
     "window",
 ]
 

@@ -15,6 +15,7 @@
 #include "model.h"
 #include "openmp.h"
 #include "tables.h"
+#include "view.h"
 
 namespace nb = nanobind;
 
@@ -49,4 +50,5 @@ NB_MODULE(_core, module) {
   mha::python::bind_heads(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);
+  mha::python::bind_view(module);
 }

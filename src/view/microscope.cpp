@@ -1,6 +1,7 @@
 // Microscope: which request is answered by what. Numbers come from tables.h, runs from run.h; every error becomes JSON here.
 #include "mha/view/microscope.h"
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "view/respond.h"
 #include "view/run.h"
 #include "view/run_store.h"
+#include "view/snapshot.h"
 #include "view/stop.h"
 #include "view/tables.h"
 
@@ -28,8 +30,9 @@ constexpr double kMostNormPairs = 2e9;  // pairs of pieces that a column of norm
 
 /// The sentence the page opens on, and what its readings look like in a head.
 Json examples() {
-  const Json first = {{"name", "the man has the telescope"}, {"links", {{"man", "telescope"}}}};
-  const Json second = {{"name", "the astronomer has the telescope"}, {"links", {{"man", "astronomer"}, {"astronomer", "telescope"}}}};
+  const Json first = {{"name", "the man has the telescope"}, {"links", Json::array({Json::array({"man", "telescope"})})}};
+  const Json second = {{"name", "the astronomer has the telescope"},
+                       {"links", Json::array({Json::array({"man", "astronomer"}), Json::array({"astronomer", "telescope"})})}};
   return Json::array({{{"text", "The man saw the astronomer with a telescope."}, {"readings", {first, second}}}});
 }
 
@@ -40,23 +43,30 @@ Json examples() {
 }  // namespace
 
 struct Microscope::Impl {
-  Impl(MicroscopeModel given, MicroscopeOptions chosen) : model(std::move(given)), options(std::move(chosen)), runs(options.kept_bytes) {}
+  Impl(MicroscopeModel given, MicroscopeOptions chosen, std::shared_ptr<const CaptureFile> file)
+      : model(std::move(given)), options(std::move(chosen)), tensors(std::move(file)), runs(options.kept_bytes) {
+    if (tensors) entries = runs_of(*tensors);
+  }
 
   Response route(const Request& request, const Target& target, Stop& stop);
   Response route_run(const Request& request, const Target& target, Stop& stop);
   Response page(const std::string& name, std::string_view embedded, const char* type) const;
+  Response self_contained(const Target& target, const std::string& run, Stop& stop);
   Response info() const;
   Response post(const Request& request, Stop& stop);
   std::shared_ptr<const Run> run_of(const RunWish& wish, Stop& stop);
   Response usual(Stop& stop);
   Response weights(const Target& target, Lens lens) const;
   Response row(const Target& target, Lens lens) const;
+  Response rollout(const Target& target, const Lens& lens) const;
   Response map(const Target& target, const Lens& lens) const;
   Response links(const Target& target, const Lens& lens) const;
   HeadId head_of(const Target& target, const Run& run) const;
 
   MicroscopeModel model;
   MicroscopeOptions options;
+  std::shared_ptr<const CaptureFile> tensors;
+  std::vector<std::shared_ptr<const Run>> entries;  // of the file
   RunStore runs;
   std::mutex usual_mutex;
   std::optional<UsualWeights> usual_weights;
@@ -68,7 +78,9 @@ Response Microscope::Impl::page(const std::string& name, std::string_view embedd
 
 Response Microscope::Impl::route(const Request& request, const Target& target, Stop& stop) {
   const std::vector<std::string>& path = target.path();
-  const auto is = [&](std::initializer_list<const char*> names) { return std::equal(path.begin(), path.end(), names.begin(), names.end()); };
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::equal(path.begin(), path.end(), names.begin(), names.end());
+  };
   if (is({"api", "runs"})) {
     if (request.method != "POST") throw RequestError(405, join("/api/runs takes POST, not ", request.method), "post {\"text\": \"...\"}");
     return post(request, stop);
@@ -86,7 +98,8 @@ Response Microscope::Impl::route(const Request& request, const Target& target, S
 
 Response Microscope::Impl::route_run(const Request& request, const Target& target, Stop& stop) {
   const std::vector<std::string>& path = target.path();
-  const std::shared_ptr<const Run> run = runs.find(path[2]);
+  const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e->id == path[2]; });
+  const std::shared_ptr<const Run> run = entry != entries.end() ? *entry : runs.find(path[2]);
   if (run == nullptr) {
     throw RequestError(404, join("run ", model::printable(path[2]), " is not kept (any more)"), "post its text to /api/runs again");
   }
@@ -98,9 +111,23 @@ Response Microscope::Impl::route_run(const Request& request, const Target& targe
     if (path[3] == "row") return row(target, lens);
     if (path[3] == "map") return map(target, lens);
     if (path[3] == "links") return links(target, lens);
+    if (path[3] == "rollout") return rollout(target, lens);
+    if (path[3] == "effects") return json_response(effect_values(model, lens, target.choice("by", {"zero", "mean"}) == "mean"));
     if (path[3] == "measures") return json_response(measure_values(lens));
+    if (path[3] == "page.html") return self_contained(target, path[2], stop);
   }
   not_found(join("there is nothing at ", model::printable(request.target)));
+}
+
+Response Microscope::Impl::self_contained(const Target& target, const std::string& run, Stop& stop) {
+  const auto ask = [&](const std::string& wanted) {
+    try {
+      return route({.target = wanted}, Target(wanted), stop);
+    } catch (const RequestError& error) {
+      return error_response(error.status(), error.what(), error.remedy());
+    }
+  };
+  return page_file(ask, run, target.text("state", ""));
 }
 
 Response Microscope::Impl::info() const {
@@ -109,8 +136,18 @@ Response Microscope::Impl::info() const {
   if (model.transformer != nullptr) {
     const TransformerConfig& config = model.transformer->config();
     tokens = config.max_positions;
-    json["model"] = {{"name", model.name},   {"family", config.family},     {"layers", config.layers},
-                     {"heads", config.heads}, {"head_dim", config.head_dim}, {"max_positions", config.max_positions}};
+    Json removed = Json::array();
+    for (const auto& [layer, heads] : config.pruned_heads) {
+      for (const Index head : heads) removed.push_back(Json::array({layer, head}));
+    }
+    json["model"] = {{"name", model.name},           {"family", config.family},     {"layers", config.layers},
+                     {"heads", config.heads},        {"head_dim", config.head_dim}, {"max_positions", config.max_positions},
+                     {"removed", std::move(removed)}};
+  }
+  if (tensors) {
+    Json list = Json::array();
+    for (const auto& entry : entries) list.push_back({{"run", entry->id}, {"name", entry->name}});
+    json["tensors"] = {{"file", tensors->path.substr(tensors->path.rfind('/') + 1)}, {"runs", std::move(list)}};
   }
   json["measures"] = Json::array();
   for (const MeasureInfo& measure : measures()) {
@@ -191,6 +228,12 @@ Response Microscope::Impl::row(const Target& target, Lens lens) const {
   return numbers_response(row_and_column(lens, index), {lens.run.heads(), 2, units}, Numbers::F16);
 }
 
+Response Microscope::Impl::rollout(const Target& target, const Lens& lens) const {
+  const auto units = static_cast<Index>(lens.rows().size());
+  const Index index = target.index("index", units, lens.unit == UnitKind::Word ? "words" : "pieces");
+  return numbers_response(rollout_shares(lens, index), {units}, Numbers::F16);
+}
+
 HeadId Microscope::Impl::head_of(const Target& target, const Run& run) const {
   const Index layer = target.index("layer", static_cast<Index>(run.capture.layers.size()), "layers");
   return {layer, target.index("head", run.capture.layers[static_cast<std::size_t>(layer)].heads(), "heads in this layer")};
@@ -212,8 +255,8 @@ Response Microscope::Impl::links(const Target& target, const Lens& lens) const {
   return json_response(strongest_links(lens, head_of(target, lens.run), target.number("top", 200, 1, kMostLinks)));
 }
 
-Microscope::Microscope(MicroscopeModel model, MicroscopeOptions options)
-    : impl_(std::make_unique<Impl>(std::move(model), std::move(options))) {}
+Microscope::Microscope(MicroscopeModel model, MicroscopeOptions options, std::shared_ptr<const CaptureFile> tensors)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(options), std::move(tensors))) {}
 Microscope::Microscope(Microscope&&) noexcept = default;
 Microscope& Microscope::operator=(Microscope&&) noexcept = default;
 Microscope::~Microscope() = default;

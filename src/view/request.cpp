@@ -33,7 +33,8 @@ std::string decoded(std::string_view text) {
     }
     const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
     const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-    if (high < 0 || low < 0) refuse(join("the address has a % at byte ", i, " that two hexadecimal digits do not follow"), "write %25 for %");
+    if (high < 0 || low < 0)
+      refuse(join("the address has a % at byte ", i, " that two hexadecimal digits do not follow"), "write %25 for %");
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }

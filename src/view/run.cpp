@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "mha/analysis/norms.h"
 #include "model/json_fields.h"
 
 namespace mha::view {
@@ -67,8 +68,9 @@ Tensor mean_output(const CapturedLayer& layer, Index head) {
 void check_heads(const std::vector<HeadId>& heads, const TransformerConfig& config, const char* name) {
   for (const HeadId& id : heads) {
     if (id.layer < config.layers && id.head < config.heads) continue;
-    throw RequestError(400, join(name, " has [", id.layer, ", ", id.head, "], the model has ", config.layers, " layers of ", config.heads,
-                                 " heads, counted from 0"),
+    throw RequestError(400,
+                       join(name, " has [", id.layer, ", ", id.head, "], the model has ", config.layers, " layers of ", config.heads,
+                            " heads, counted from 0"),
                        "give heads that are there");
   }
 }
@@ -88,7 +90,8 @@ void change(Run& run, const RunWish& wish, const Run& unchanged, const Transform
   for (const Index word : wish.hidden) {
     const auto count = static_cast<Index>(run.queries.words.size());
     if (word >= count) {
-      throw RequestError(400, join("hidden has word ", word, ", the text has ", count, " words, counted from 0"), "give words that are there");
+      throw RequestError(400, join("hidden has word ", word, ", the text has ", count, " words, counted from 0"),
+                         "give words that are there");
     }
     const Unit& unit = run.queries.words[static_cast<std::size_t>(word)];
     for (Index piece = unit.first; piece < unit.first + unit.count; ++piece) run.intervention.hidden.push_back(piece);
@@ -175,7 +178,8 @@ Json units_json(const UnitLists& units) {
   for (std::size_t w = 0; w < units.words.size(); ++w) {
     const Unit& word = units.words[w];
     words.push_back({{"text", word.text}, {"first", word.first}, {"count", word.count}, {"special", word.special}});
-    for (Index piece = word.first; piece < word.first + word.count; ++piece) word_of[static_cast<std::size_t>(piece)] = static_cast<Index>(w);
+    for (Index piece = word.first; piece < word.first + word.count; ++piece)
+      word_of[static_cast<std::size_t>(piece)] = static_cast<Index>(w);
   }
   Json pieces = Json::array();
   for (std::size_t p = 0; p < units.pieces.size(); ++p) {
@@ -224,6 +228,10 @@ std::shared_ptr<const Run> make_run(const MicroscopeModel& model, const RunWish&
     if (run->capture.layers[i].name.empty()) run->capture.layers[i].name = join("layer ", i);
   }
   run->vector = sentence_vector(hidden);
+  run->projections = output_projections(*model.transformer);
+  for (const auto& [layer, heads] : config.pruned_heads) {
+    for (const Index head : heads) run->removed.push_back({layer, head});
+  }
   run->json = run_json(*run, wish, unchanged, sentence.left_out);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
   run->json["milliseconds"] = std::round(took.count() * 1000) / 1000;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mha/analysis/capture.h"
+#include "mha/analysis/capture_file.h"
 #include "mha/analysis/sentence.h"
 #include "mha/view/microscope.h"
 #include "view/request.h"
@@ -42,14 +42,17 @@ RunWish read_wish(const std::string& body);
 
 struct Run {
   std::string id;
-  std::string key;  // of the wish: two wishes of one id are told apart by it
+  std::string key;   // of the wish: two wishes of one id are told apart by it
+  std::string name;  // of an entry of a file
   std::string text;
-  Capture capture;                // every layer's batch is 1
+  Capture capture;  // every layer's batch is 1
   UnitLists queries;
-  std::optional<UnitLists> keys;  // absent: as queries, attention of a text to itself
-  std::vector<Index> ids;         // of the pieces, where a model was run
-  std::vector<double> vector;     // the sentence's, where a model was run
-  Intervention intervention;      // what was changed; its views point into `owner`
+  std::optional<UnitLists> keys;             // absent: as queries, attention of a text to itself
+  std::vector<Index> ids;                    // of the pieces, where a model was run
+  std::vector<double> vector;                // the sentence's, where a model was run
+  std::vector<HeadId> removed;               // heads that the model no longer has
+  std::vector<ConstTensorView> projections;  // W_O by layer, where the source has them
+  Intervention intervention;                 // what was changed; its views point into `owner`
   std::shared_ptr<const void> owner;
   Json json;  // what GET answers
 
@@ -64,6 +67,9 @@ std::string content_id(std::string_view key);
 
 /// Runs the model. `unchanged` is the run of the same text without changes, needed where the wish has some. Throws RequestError.
 std::shared_ptr<const Run> make_run(const MicroscopeModel& model, const RunWish& wish, const Run* unchanged, Stop& stop);
+
+/// The runs of a file, named "t0", "t1", ...: for each batch entry one per kind of table, layers of the same tokens and lengths together.
+std::vector<std::shared_ptr<const Run>> runs_of(const CaptureFile& file);
 
 Json units_json(const UnitLists& units);
 Json layers_json(const Capture& capture);

@@ -91,13 +91,15 @@ Json measure_values(const Lens& lens) {
             const std::span<const float> row(table.as<float>() + r * table.stride(0), static_cast<std::size_t>(table.size(1)));
             for (std::size_t m = 0; m < sums.size(); ++m) {
               const Measure which = measures()[m].measure;
-              if (lens.run.is_self() || is_of_any_table(which)) sums[m] += measure_row(which, row, lens.columns(), lens.run.is_self() ? first + r : 0);
+              if (lens.run.is_self() || is_of_any_table(which))
+                sums[m] += measure_row(which, row, lens.columns(), lens.run.is_self() ? first + r : 0);
             }
           }
         });
       }
       for (std::size_t m = 0; m < sums.size(); ++m) {
-        const bool told = choice.read > 0 && (lens.run.is_self() || is_of_any_table(measures()[m].measure));
+        const bool removed = std::binary_search(lens.run.removed.begin(), lens.run.removed.end(), HeadId{layer, head});
+        const bool told = choice.read > 0 && !removed && (lens.run.is_self() || is_of_any_table(measures()[m].measure));
         Json& list = values[std::string(measures()[m].name)].back();
         list.push_back(told ? Json(sums[m] / static_cast<double>(choice.read)) : Json(nullptr));
       }

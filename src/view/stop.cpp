@@ -8,7 +8,8 @@ namespace mha::view {
 
 Stop::Stop(const Executor& executor, double seconds, const std::atomic<bool>* gone)
     : executor_(executor),
-      end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
+      end_(std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
       seconds_(seconds),
       gone_(gone) {}
 

@@ -66,8 +66,9 @@ Index block_end(const std::vector<Unit>& units, Index first, Index end, Index kv
 std::vector<float> column_of(const Lens& lens, HeadId id, const Unit& column) {
   const Index q_len = lens.layer(id.layer).q_len();
   Tensor pieces(DType::F32, {q_len, column.count});
-  captured_weights(lens.layer(id.layer), {.batch = 0, .head = id.head, .queries = {0, q_len}, .keys = {column.first, column.first + column.count}},
-                   pieces, lens.workspace);
+  captured_weights(lens.layer(id.layer),
+                   {.batch = 0, .head = id.head, .queries = {0, q_len}, .keys = {column.first, column.first + column.count}}, pieces,
+                   lens.workspace);
   lens.stop.check();
   const std::vector<Unit> whole = {{.text = {}, .key = {}, .first = 0, .count = column.count}};
   std::vector<float> folded(lens.rows().size());
@@ -199,8 +200,8 @@ std::vector<float> map_tile(const Lens& lens, const MapTile& tile) {
     pool_ready(layer, tile, cells, lens);
   } else {
     const WeightsMap map = tile.max ? WeightsMap{.max = cells} : WeightsMap{.mean = cells};
-    attention_map(layer.spec, layer.inputs(), layer.lse, {.batch = 0, .head = tile.id.head, .queries = tile.queries, .keys = tile.keys}, map,
-                  lens.workspace);
+    attention_map(layer.spec, layer.inputs(), layer.lse, {.batch = 0, .head = tile.id.head, .queries = tile.queries, .keys = tile.keys},
+                  map, lens.workspace);
   }
   lens.stop.check();
   const Visibility visibility(layer, tile.id.head);

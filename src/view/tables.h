@@ -53,4 +53,10 @@ Json strongest_links(const Lens& lens, HeadId id, Index count);
 /// {"values": {"entropy": [[heads...] per layer]}, "rows": {"read", "of"}}.
 Json measure_values(const Lens& lens);
 
+/// The share of each unit in the unit's last hidden state, by attention rollout, [units].
+std::vector<float> rollout_shares(const Lens& lens, Index unit);
+/// {"values": [[1 - cosine, ...] per layer]}: of the sentence vector without each head in turn, its output zero or its mean over the text;
+/// null for a head that the model no longer has. Of the model as it is, whatever was changed in the run.
+Json effect_values(const MicroscopeModel& model, const Lens& lens, bool by_mean);
+
 }  // namespace mha::view

@@ -1,4 +1,5 @@
-// Who may look where: cells of a table that no pair of theirs lets be seen are hidden, which a weight of 0 does not say. Asked by tables.cpp.
+// Who may look where: cells of a table that no pair of theirs lets be seen are hidden, which a weight of 0 does not say. Asked by
+// tables.cpp.
 #pragma once
 
 #include <span>

@@ -28,6 +28,16 @@ export interface Hover {
 }
 export const kNowhere: Hover = { query: -1, key: -1 };
 
+/** A frame without an address of its own (about:srcdoc, in a notebook) keeps its state to itself. */
+function intoAddress(hash: string, how: 'push' | 'replace'): void {
+  try {
+    if (how === 'push') history.pushState(null, '', hash);
+    else history.replaceState(null, '', hash);
+  } catch (problem) {
+    if (!(problem instanceof DOMException)) throw problem;
+  }
+}
+
 export class Store {
   state: State = kDefaults;
   info: Info | null = null;
@@ -85,10 +95,7 @@ export class Store {
   update(patch: Partial<State>, how: 'push' | 'replace' = 'push'): Promise<void> {
     const next = { ...this.state, ...patch };
     const hash = `#${encodeState(next)}`;
-    if (hash !== location.hash) {
-      if (how === 'push') history.pushState(null, '', hash);
-      else history.replaceState(null, '', hash);
-    }
+    if (hash !== location.hash) intoAddress(hash, how);
     return this.adopt(next);
   }
 

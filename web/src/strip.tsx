@@ -25,19 +25,41 @@ function boxesOf(list: HTMLElement): Box[] {
   });
 }
 
-/** Paints the selected head's row of the active unit behind the units. */
-function paint(store: Store, canvas: HTMLCanvasElement, list: HTMLElement, boxes: Box[], first: number, accent: string): void {
+/** The unit under the pointer, outlined here and not by CSS: that would paint all words again. */
+function outline(place: Place, context: CanvasRenderingContext2D): void {
+  const { store, boxes, first, accent } = place;
+  const { query, key } = store.hover.value;
+  const box = boxes[(place.side === 'query' || (store.data!.self && query >= 0) ? query : key) - first];
+  if (!box) return;
+  context.strokeStyle = accent;
+  context.lineWidth = 2;
+  context.strokeRect(box.x + 1, box.y + 1, box.w - 2, box.h - 2);
+}
+
+/** What a strip shows, and where. */
+interface Place {
+  store: Store;
+  side: 'query' | 'key';
+  boxes: Box[];
+  first: number;
+  accent: string;
+}
+
+/** Paints the selected head's row of the active unit behind the units: behind the keys, where queries and keys are two texts. */
+function paint(place: Place, canvas: HTMLCanvasElement, list: HTMLElement): void {
+  const { store, side, boxes, first, accent } = place;
   const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
+  outline(place, context);
   const { layer, head, unit } = store.state;
   const table = store.data?.weights(layer, unit);
   const { query, key } = store.hover.value;
+  const self = store.data!.self;
   const active = store.active;
-  if (!table || (active < 0 && key < 0)) return;
+  const byColumn = !self && side === 'query' && query < 0 && key >= 0;
+  if (!table || (!byColumn && (active < 0 || (!self && side === 'query')))) return;
   context.fillStyle = accent;
-  const byColumn = query < 0 && key >= 0 && !store.data!.self;
   boxes.forEach((box, i) => {
-    const weight = byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i);
-    context.globalAlpha = alphaOf(weight);
+    context.globalAlpha = alphaOf(byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i));
     context.fillRect(box.x, box.y, box.w, box.h);
   });
 }
@@ -55,10 +77,8 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   const units = store.data ? (side === 'query' ? store.data.queries(unit) : store.data.keys(unit)) : [];
   const first = Math.min(stretch * kStretch, Math.max(0, Math.floor((units.length - 1) / kStretch) * kStretch));
   const shown = units.slice(first, first + kStretch);
-  // With keys of their own, shading is the keys': whom a query looks at.
-  const shaded = side === 'key' || (store.data?.self ?? true);
   const draw = (): void => {
-    if (canvas.current && list.current && shaded) paint(store, canvas.current, list.current, boxes.current, first, theme.accent);
+    if (canvas.current && list.current) paint({ store, side, boxes: boxes.current, first, accent: theme.accent }, canvas.current, list.current);
   };
   useLayoutEffect(() => {
     if (list.current) boxes.current = boxesOf(list.current);
@@ -94,7 +114,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   if (!store.data) return null;
   const label = side === 'key' ? 'Keys' : store.data.self ? 'Sentence' : 'Queries';
   return (
-    <div class="strip" ref={frame}>
+    <section class="strip" ref={frame} aria-label={label}>
       {units.length > kStretch && <Stretches of={units.length} first={first} go={(i) => setStretch(i)} />}
       <div class="strip-body">
         <canvas ref={canvas} aria-hidden="true" />
@@ -126,7 +146,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
           ))}
         </div>
       </div>
-    </div>
+    </section>
   );
 }
 

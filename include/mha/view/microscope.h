@@ -2,7 +2,8 @@
 // requests). The server carries them; a self-contained file is the page with some of them recorded.
 //
 //   mha::view::Microscope microscope({.transformer = &model, .tokenizer = &tokenizer, .name = "all-MiniLM-L6-v2"});
-//   mha::view::Response run = microscope.answer({.method = "POST", .target = "/api/runs", .body = R"({"text": "The bank raised its rates."})"});
+//   mha::view::Response run = microscope.answer({.method = "POST", .target = "/api/runs", .body = R"({"text": "The bank raised its
+//   rates."})"});
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mha/analysis/capture_file.h"
 #include "mha/analysis/usual.h"
 #include "mha/model/tokenizer.h"
 #include "mha/model/transformer.h"
@@ -46,16 +48,17 @@ struct MicroscopeModel {
 
 struct MicroscopeOptions {
   Executor executor = default_executor();
-  double seconds = 30;                                    // a request's computation may take
-  std::size_t body_bytes = std::size_t{1} << 20;          // of a request
-  std::size_t answer_bytes = std::size_t{64} << 20;       // of a response's numbers
-  std::size_t kept_bytes = std::size_t{512} << 20;        // of runs; the one that was asked for longest ago goes first
+  double seconds = 30;                                       // a request's computation may take
+  std::size_t body_bytes = std::size_t{1} << 20;             // of a request
+  std::size_t answer_bytes = std::size_t{64} << 20;          // of a response's numbers
+  std::size_t kept_bytes = std::size_t{512} << 20;           // of runs; the one that was asked for longest ago goes first
   std::function<std::string(const std::string&)> page = {};  // a file of the page by name ("index.html"), instead of the embedded ones
 };
 
 class Microscope {
  public:
-  explicit Microscope(MicroscopeModel model, MicroscopeOptions options = {});
+  /// `tensors`, where given, are shown too: its entries are runs from the start.
+  explicit Microscope(MicroscopeModel model, MicroscopeOptions options = {}, std::shared_ptr<const CaptureFile> tensors = nullptr);
   Microscope(Microscope&&) noexcept;
   Microscope& operator=(Microscope&&) noexcept;
   ~Microscope();

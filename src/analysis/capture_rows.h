@@ -41,6 +41,8 @@ inline Index self_length(const Capture& capture, const char* what) {
 /// Whether a head is one that was removed from its model: every row's lse is +infinity (see LayerHook).
 inline bool is_removed(const CapturedLayer& layer, Index head, Index batch = 0) {
   if (!layer.lse || layer.q_len() == 0) return false;
+  MHA_CHECK(ShapeError, layer.lse.shape == Dims({layer.batch(), layer.heads(), layer.q_len()}), "capture: lse is ",
+            to_string(layer.lse.shape), " for ", layer.batch(), " x ", layer.heads(), " heads of ", layer.q_len(), " rows");
   for (Index row = 0; row < layer.q_len(); ++row) {
     const float lse = layer.lse.as<float>()[batch * layer.lse.stride(0) + head * layer.lse.stride(1) + row * layer.lse.stride(2)];
     if (lse != std::numeric_limits<float>::infinity()) return false;

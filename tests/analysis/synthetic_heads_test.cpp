@@ -15,6 +15,7 @@
 #include "mha/analysis/repeated.h"
 #include "mha/analysis/rollout.h"
 #include "mha/analysis/similarity.h"
+#include "mha/error.h"
 #include "support/near.h"
 
 namespace mha {
@@ -174,6 +175,9 @@ TEST_F(SyntheticHeads, RemovedHeadsAreLeftOut) {
   EXPECT_NEAR(share[6], 0.25, kTolerance);
   std::fill_n(lse.data<float>(), kHeads * kLength, INFINITY);
   EXPECT_EQ(rollout(capture, {.first = 10}, workspace_)[10], 1.0);
+  const Tensor short_lse(DType::F32, {1, kHeads, kLength - 1});
+  capture.layers[0].lse = short_lse;
+  EXPECT_THROW(rollout(capture, {.first = 10}, workspace_), ShapeError);
 }
 
 }  // namespace

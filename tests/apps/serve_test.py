@@ -4,12 +4,14 @@ and an honest client's waiting time beside 200 hostile and slow ones.
 
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import statistics
 import struct
 import subprocess
+import sys
 import threading
 import time
 
@@ -145,12 +147,9 @@ class ServeTest(Command):
 
     def test_an_honest_client_waits_less_than_a_second(self):
         server = self.start()
-        ended = threading.Event()
-        refused = [0] * HOSTILE
-        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge)
-        threads = [threading.Thread(target=self._hostile, args=(works[i % len(works)], server, ended, refused, i)) for i in range(HOSTILE)]
-        for thread in threads:
-            thread.start()
+        ended, turns = multiprocessing.Event(), multiprocessing.Value("l")
+        crowd = multiprocessing.Process(target=self._crowd, args=(server, ended, turns))  # of its own: it must not slow this one's clock
+        crowd.start()
         time.sleep(0.5)
         waits = []
         try:
@@ -163,12 +162,11 @@ class ServeTest(Command):
                 waits.append((time.monotonic() - began) / 3)
         finally:
             ended.set()
-            for thread in threads:
-                thread.join(timeout=20)
-        print(f"counts: {HOSTILE} hostile and slow clients, {len(waits)} honest turns of 3 requests: median {1000 * statistics.median(waits):.0f} ms, "
+            crowd.join(timeout=30)
+        print(f"counts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median {1000 * statistics.median(waits):.0f} ms, "
               f"longest {1000 * max(waits):.0f} ms a request")
         self.assertLess(max(waits), LONGEST_WAIT)
-        self.assertGreater(sum(refused), 0)  # they did reach it
+        self.assertGreater(turns.value, HOSTILE)  # they did reach it
         self.assertEqual(server.end()[0], 0)
 
     def _answered(self, server, method, target, body=None):
@@ -180,11 +178,24 @@ class ServeTest(Command):
                 return json.loads(answer)
             time.sleep(0.05)
 
-    def _hostile(self, work, server, ended, refused, number):
+    def _crowd(self, server, ended, turns):
+        over = threading.Event()
+        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge)
+        threads = [threading.Thread(target=self._hostile, args=(works[i % len(works)], server, over, turns)) for i in range(HOSTILE)]
+        for thread in threads:
+            thread.start()
+        ended.wait(60)
+        over.set()
+        for thread in threads:
+            thread.join(timeout=20)
+
+    @staticmethod
+    def _hostile(work, server, ended, turns):
         while not ended.is_set():
             try:
                 work(server, ended)
-                refused[number] += 1
+                with turns.get_lock():
+                    turns.value += 1
             except OSError:
                 ended.wait(0.05)
 
@@ -320,4 +331,5 @@ class TensorsTest(Command):
         self.assertLess(told["rows"]["read"], length)
 
 
-unittest.main(argv=["serve_test"])
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

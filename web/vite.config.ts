@@ -2,6 +2,7 @@
 // answers of tests/fake_microscope.ts, or, where MHA_SERVER names one ("http://127.0.0.1:8642"), those of a real server.
 import { defineConfig, type Plugin } from 'vite';
 import { viteSingleFile } from 'vite-plugin-singlefile';
+import { notices } from './notices';
 
 function fakeMicroscope(): Plugin {
   return {
@@ -26,7 +27,7 @@ function fakeMicroscope(): Plugin {
 const real = process.env.MHA_SERVER;
 
 export default defineConfig({
-  plugins: [viteSingleFile(), ...(real ? [] : [fakeMicroscope()])],
+  plugins: [notices(), viteSingleFile(), ...(real ? [] : [fakeMicroscope()])],
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },
   server: real ? { proxy: { '/api': real } } : {},
   build: { target: 'es2020', assetsInlineLimit: Infinity, reportCompressedSize: false },

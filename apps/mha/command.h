@@ -38,6 +38,7 @@ Executor executor_of(Index threads);
 void add_view(CLI::App& app, Output& output);
 void add_find(CLI::App& app, Output& output);
 void add_serve(CLI::App& app, Output& output);
+void add_heads(CLI::App& app, Output& output);
 void add_score(CLI::App& app, Output& output);
 void add_shapes(CLI::App& app, Output& output);
 void add_explain(CLI::App& app, Output& output);
@@ -46,5 +47,7 @@ void add_verify(CLI::App& app, Output& output);
 void add_bench(CLI::App& app, Output& output);
 void add_watch(CLI::App& app, Output& output);
 void add_export(CLI::App& app, Output& output);
+void add_prune(CLI::App& app, Output& output);
+void add_compare(CLI::App& app, Output& output);
 
 }  // namespace mha::app

@@ -81,11 +81,12 @@ std::string relations_text(const ScoreReport& report, const Terminal& terminal) 
     }
   }
   if (!rare.empty()) {
-    out += wrap(fmt::format("Fewer than {} arcs (in --json): ", report.least), terminal.width, 0) +
-           wrap_items(rare, ", ", terminal.width, 4) + "\n";
+    rare.front() = fmt::format("Fewer than {} arcs (in --json): {}", report.least, rare.front());
+    out += wrap_items(rare, ", ", terminal.width, 0) + "\n";
   }
   if (!unknown.empty()) {
-    out += "Not in the file to choose by, so no head: " + wrap_items(unknown, ", ", terminal.width, 4) + "\n";
+    unknown.front() = "Not in the file to choose by, so no head: " + unknown.front();
+    out += wrap_items(unknown, ", ", terminal.width, 0) + "\n";
   }
   return out;
 }
@@ -108,7 +109,7 @@ std::string attachment_text(const ScoreReport& report, const Terminal& terminal)
     const ViewpointScore& one = score.viewpoints[view];
     const std::string what = fmt::format("head {} from the {}", head_name(one.head), kViewpointNames[view]);
     out += attachment_line(what, one.score, honest) + "\n";
-    out += fmt::format("      above the majority {:+.1f}{}; right of verbs {}, of nouns {}\n", 100 * one.lift.value,
+    out += fmt::format("      above the majority {:+.1f}{}; verbs {}, nouns {}\n", 100 * one.lift.value,
                        honest ? fmt::format(" ({:+.1f} to {:+.1f})", 100 * one.lift.low, 100 * one.lift.high) : std::string(),
                        percent(one.of_verbs.value()), percent(one.of_nouns.value()));
   }

@@ -27,7 +27,7 @@ std::vector<double> gram_matrix(const ConstTensorView& projection, Index head, I
 }
 
 /// sqrt(v G v'). Rounding may take the square of a tiny norm below 0.
-double norm_of(const float* v, const std::vector<double>& gram, Index dim) {
+double norm_of(const float* v, std::span<const double> gram, Index dim) {
   double square = 0.0;
   for (Index a = 0; a < dim; ++a) {
     double sum = 0.0;
@@ -35,6 +35,16 @@ double norm_of(const float* v, const std::vector<double>& gram, Index dim) {
     square += sum * static_cast<double>(v[a]);
   }
   return square < 0.0 ? 0.0 : std::sqrt(square);
+}
+
+void check_values(const CapturedLayer& layer, Index head, Index batch) {
+  MHA_CHECK(ShapeError, layer.v && layer.v.rank() == 4, "value_norms: the capture has no v");
+  MHA_CHECK(ShapeError, head >= 0 && head < layer.heads() && batch >= 0 && batch < layer.batch(), "value_norms: batch ", batch, ", head ",
+            head, " of ", layer.batch(), " x ", layer.heads());
+  MHA_CHECK(
+      ShapeError,
+      layer.v.size(0) == layer.batch() && layer.v.size(1) == layer.kv_len() && layer.v.size(2) > 0 && layer.heads() % layer.v.size(2) == 0,
+      "value_norms: v is ", to_string(layer.v.shape), " for ", layer.batch(), " x ", layer.heads(), " heads of ", layer.kv_len(), " keys");
 }
 
 /// A table of all heads; `write` fills in one head's [pieces, pieces].
@@ -60,23 +70,34 @@ WeightsRegion whole(const CapturedLayer& layer, Index head) {
 }  // namespace
 
 std::vector<double> value_norms(const CapturedLayer& layer, ConstTensorView output_projection, Index head, Index batch) {
-  MHA_CHECK(ShapeError, layer.v && layer.v.rank() == 4, "value_norms: the capture has no v");
-  MHA_CHECK(ShapeError, head >= 0 && head < layer.heads() && batch >= 0 && batch < layer.batch(), "value_norms: batch ", batch, ", head ",
-            head, " of ", layer.batch(), " x ", layer.heads());
-  MHA_CHECK(
-      ShapeError,
-      layer.v.size(0) == layer.batch() && layer.v.size(1) == layer.kv_len() && layer.v.size(2) > 0 && layer.heads() % layer.v.size(2) == 0,
-      "value_norms: v is ", to_string(layer.v.shape), " for ", layer.batch(), " x ", layer.heads(), " heads of ", layer.kv_len(), " keys");
+  check_values(layer, head, batch);
   const Index dim = layer.v.size(3);
   MHA_CHECK(ShapeError, output_projection.rank() == 2 && output_projection.size(1) == layer.heads() * dim,
             "value_norms: output_projection is ", to_string(output_projection.shape), " for ", layer.heads(), " heads of ", dim);
-  const std::vector<double> gram = gram_matrix(output_projection, head, dim);
+  return value_norms_by(layer, gram_matrix(output_projection, head, dim), head, batch);
+}
+
+std::vector<double> value_norms_by(const CapturedLayer& layer, std::span<const double> gram, Index head, Index batch) {
+  check_values(layer, head, batch);
+  const Index dim = layer.v.size(3);
+  MHA_CHECK(ShapeError, static_cast<Index>(gram.size()) == dim * dim, "value_norms: gram has ", gram.size(), " numbers, must be ", dim,
+            " x ", dim);
   const Index kv_head = head / (layer.heads() / layer.v.size(2));
   Tensor values(DType::F32, {1, layer.v.size(1), 1, dim});
   copy(layer.v.slice(0, batch, batch + 1).slice(2, kv_head, kv_head + 1), values);
   std::vector<double> norms;
   for (Index key = 0; key < layer.v.size(1); ++key) norms.push_back(norm_of(values.data<float>() + key * dim, gram, dim));
   return norms;
+}
+
+ValueGrams value_grams(std::span<const ConstTensorView> projections, Index heads) {
+  ValueGrams grams;
+  for (const ConstTensorView& projection : projections) {
+    MHA_CHECK(ShapeError, heads > 0 && projection.rank() == 2 && projection.size(1) % heads == 0, "value_grams: output_projection is ",
+              to_string(projection.shape), " for ", heads, " heads");
+    for (Index head = 0; head < heads; ++head) grams.push_back(gram_matrix(projection, head, projection.size(1) / heads));
+  }
+  return grams;
 }
 
 void captured_norms(const CapturedLayer& layer, std::span<const double> norms, const WeightsRegion& region, TensorView table,
@@ -110,10 +131,17 @@ HeadTable fold_norms(const Capture& capture, std::span<const ConstTensorView> pr
                      Workspace& workspace) {
   MHA_CHECK(ShapeError, projections.size() == capture.layers.size(), "fold_norms: ", projections.size(), " output projections for ",
             capture.layers.size(), " layers");
+  return fold_norms_by(capture, value_grams(projections, capture.layers.empty() ? 0 : capture.layers[0].heads()), units, workspace);
+}
+
+HeadTable fold_norms_by(const Capture& capture, const ValueGrams& grams, std::span<const Unit> units, Workspace& workspace) {
+  const Index heads = capture.layers.empty() ? 0 : capture.layers[0].heads();
+  MHA_CHECK(ShapeError, static_cast<Index>(grams.size()) == static_cast<Index>(capture.layers.size()) * heads, "fold_norms: ", grams.size(),
+            " grams for ", capture.layers.size(), " layers of ", heads, " heads");
   return folded(capture, units, [&](HeadId id, TensorView pieces) {
     const CapturedLayer& layer = analysis::layer_of(capture, id);
-    const std::vector<double> norms = value_norms(layer, projections[static_cast<std::size_t>(id.layer)], id.head);
-    captured_norms(layer, norms, whole(layer, id.head), pieces, workspace);
+    captured_norms(layer, value_norms_by(layer, grams[static_cast<std::size_t>(id.layer * heads + id.head)], id.head),
+                   whole(layer, id.head), pieces, workspace);
   });
 }
 

@@ -164,9 +164,9 @@ double draw_foot(Svg& svg, const Picture& picture, double width, double y) {
     svg.text(x + 38, y, number(weight), {.classes = "muted number", .size = 12});
     x += 72;
   }
-  svg.text(x, y, "weight; links below " + number(picture.least) + " are not drawn. Above the words: to later ones, below: to earlier ones.",
-           {.classes = "muted", .size = 12});
-  return svg.paragraph(kMargin, y + 22, width - 2 * kMargin, source_of(picture), {.classes = "muted", .size = 12});
+  svg.text(x, y, "weight. Above: to a later word, below: to an earlier one.", {.classes = "muted", .size = 12});
+  return svg.paragraph(kMargin, y + 22, width - 2 * kMargin,
+                       "Links below " + number(picture.least) + " are not drawn. " + source_of(picture), {.classes = "muted", .size = 12});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "view/respond.h"
 #include "view/run.h"
 #include "view/run_store.h"
+#include "view/snapshot.h"
 #include "view/stop.h"
 #include "view/tables.h"
 
@@ -50,6 +51,7 @@ struct Microscope::Impl {
   Response route(const Request& request, const Target& target, Stop& stop);
   Response route_run(const Request& request, const Target& target, Stop& stop);
   Response page(const std::string& name, std::string_view embedded, const char* type) const;
+  Response self_contained(const Target& target, const std::string& run, Stop& stop);
   Response info() const;
   Response post(const Request& request, Stop& stop);
   std::shared_ptr<const Run> run_of(const RunWish& wish, Stop& stop);
@@ -112,8 +114,20 @@ Response Microscope::Impl::route_run(const Request& request, const Target& targe
     if (path[3] == "rollout") return rollout(target, lens);
     if (path[3] == "effects") return json_response(effect_values(model, lens, target.choice("by", {"zero", "mean"}) == "mean"));
     if (path[3] == "measures") return json_response(measure_values(lens));
+    if (path[3] == "page.html") return self_contained(target, path[2], stop);
   }
   not_found(join("there is nothing at ", model::printable(request.target)));
+}
+
+Response Microscope::Impl::self_contained(const Target& target, const std::string& run, Stop& stop) {
+  const auto ask = [&](const std::string& wanted) {
+    try {
+      return route({.target = wanted}, Target(wanted), stop);
+    } catch (const RequestError& error) {
+      return error_response(error.status(), error.what(), error.remedy());
+    }
+  };
+  return page_file(ask, run, target.text("state", ""));
 }
 
 Response Microscope::Impl::info() const {

@@ -34,12 +34,12 @@ std::string specials_of(const Picture& picture) {
   return count > 3 ? "special tokens" : names;
 }
 
-/// What is not drawn, and how much it is: "0.31 to [CLS], [SEP], 0.05 to itself".
+/// What is not drawn, and how much it is: "0.31 [CLS], [SEP], 0.05 itself".
 std::string rest_of(const Picture& picture, const Shares& shares, bool arcs) {
   std::vector<std::string> parts;
-  if (!picture.special && !specials_of(picture).empty()) parts.push_back(fixed(shares.special, 2) + " to " + specials_of(picture));
-  if (arcs) parts.push_back(fixed(shares.own, 2) + " to itself");
-  if (arcs) parts.push_back(fixed(shares.weaker, 2) + " in weaker links");
+  if (!picture.special && !specials_of(picture).empty()) parts.push_back(fixed(shares.special, 2) + ' ' + specials_of(picture));
+  if (arcs) parts.push_back(fixed(shares.own, 2) + " itself");
+  if (arcs) parts.push_back(fixed(shares.weaker, 2) + " weaker links");
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : ", ") + parts[i];
   return text;
@@ -103,7 +103,7 @@ std::string told_shares(const Picture& picture, const PictureHead& head, bool ar
     const std::string rest = rest_of(picture, shares, arcs);
     if (each && !rest.empty()) {
       text += (text.empty() ? "" : " ") + ("\xE2\x80\x9C" + unit(picture.queries, row).text) + "\xE2\x80\x9D: " + fixed(shares.drawn, 2) +
-              " of its attention is drawn; not drawn: " + rest + '.';
+              " of its attention is drawn; the rest: " + rest + '.';
     }
     const auto count = static_cast<double>(rows.size());
     mean.drawn += shares.drawn / count;
@@ -113,8 +113,7 @@ std::string told_shares(const Picture& picture, const PictureHead& head, bool ar
   }
   const std::string rest = rest_of(picture, mean, arcs);
   if (each || rows.empty() || rest.empty()) return text;
-  return "On average " + fixed(mean.drawn, 2) + " of a " + unit_name(picture) + "\xE2\x80\x99s attention is drawn; not drawn: " + rest +
-         '.';
+  return "On average " + fixed(mean.drawn, 2) + " of a " + unit_name(picture) + "\xE2\x80\x99s attention is drawn; the rest: " + rest + '.';
 }
 
 std::string told_marks(const Picture& picture, const PictureHead& head) {

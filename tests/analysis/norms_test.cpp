@@ -83,6 +83,11 @@ TEST_F(NormsTest, RefusesWhatDoesNotFit) {
       "3 keys"));
   EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { fold_norms(synthetic_.capture(), {}, {}, workspace_); }),
                              "0 output projections for 1 layers"));
+  EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { value_norms_by(layer(), two, 0); }), "2 numbers", "2 x 2"));
+  EXPECT_TRUE(
+      test::mentions(test::text_of<ShapeError>([&] { fold_norms_by(synthetic_.capture(), {two}, {}, workspace_); }), "1 grams", "2 heads"));
+  const std::vector<ConstTensorView> projections = {projection_};
+  EXPECT_TRUE(test::mentions(test::text_of<ShapeError>([&] { value_grams(projections, 3); }), "3 heads"));
 }
 
 // alpha_ij v_j W_O^h as a vector of d_model numbers, its length taken: what the Gram matrix spares.

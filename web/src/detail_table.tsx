@@ -24,7 +24,7 @@ function Whole({ store, view }: { store: Store; view: HeadView }): JSX.Element {
   const { columns, values } = view.matrix;
   return (
     <table class="numbers">
-      <caption>Rows attend, columns are attended to.</caption>
+      <caption>Rows attend, columns are attended to; – is what nobody may see{view.removed && ', or a sink'}.</caption>
       <thead>
         <tr>
           <td />
@@ -43,7 +43,7 @@ function Whole({ store, view }: { store: Store; view: HeadView }): JSX.Element {
               {visible(unit.text)}
             </th>
             {view.keys.map((_, j) => (
-              <td key={j}>{weightText(values[i * columns + j], view.signed)}</td>
+              <td key={j}>{Number.isNaN(values[i * columns + j]) ? '–' : weightText(values[i * columns + j], view.signed)}</td>
             ))}
             {view.removed && <td>{view.removed[i].toFixed(3)}</td>}
           </tr>

@@ -30,7 +30,7 @@ export interface LinksLayout {
 /** Where words and curves go. */
 export function layoutOf(picture: LinksPicture): LinksLayout {
   const { width, rowHeight, queries, keys } = picture;
-  const column = Math.min(width * 0.3, 220);
+  const column = Math.min(width * 0.32, 220);
   return {
     left: column,
     right: width - column,
@@ -70,7 +70,7 @@ export function linksScene(picture: LinksPicture, rows?: [number, number]): Scen
 
 function label(picture: LinksPicture, layout: LinksLayout, row: number, side: 'query' | 'key'): Shape {
   const unit = (side === 'query' ? picture.queries : picture.keys)[row];
-  const room = layout.left - 12;
+  const room = side === 'query' ? layout.left - 12 : picture.width - layout.right - 44;  // the active word's numbers stand right of the keys
   return {
     kind: 'text',
     x: side === 'query' ? layout.left - 4 : layout.right + 4,

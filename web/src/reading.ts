@@ -8,6 +8,7 @@ import type { Store } from './store';
 export async function showReading(store: Store, example: Example, index: number, how: 'push' | 'replace' = 'push'): Promise<void> {
   const reading = example.readings[index];
   const clean: Partial<State> = { zeroed: [], mean: [], hidden: [], temperature: 1, against: '' };
+  const hash = location.hash;
   await store.update({ ...clean, text: example.text, tensors: '', unit: 'word', panel: 'find', atlas: 'row', kind: 'raw', zoom: [1, 0, 0] }, how);
   const { data } = store;
   if (!data) return;
@@ -18,5 +19,5 @@ export async function showReading(store: Store, example: Example, index: number,
   const by = second ? 'chain' : 'weight';
   const heads = data.run.layers.map((layer) => layer.heads);
   const best = ranked(findRelations(heads, weightsOf(data, store.state), { a, b, c }, null), by)[0];
-  await store.update({ a, b, c, by, pin: a, layer: best.head[0], head: best.head[1] }, 'replace');
+  await store.update({ a, b, c, by, pin: a, layer: best.head[0], head: best.head[1] }, location.hash === hash ? how : 'replace');
 }

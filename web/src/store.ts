@@ -28,6 +28,16 @@ export interface Hover {
 }
 export const kNowhere: Hover = { query: -1, key: -1 };
 
+/** A frame without an address of its own (about:srcdoc, in a notebook) keeps its state to itself. */
+function intoAddress(hash: string, how: 'push' | 'replace'): void {
+  try {
+    if (how === 'push') history.pushState(null, '', hash);
+    else history.replaceState(null, '', hash);
+  } catch (problem) {
+    if (!(problem instanceof DOMException)) throw problem;
+  }
+}
+
 export class Store {
   state: State = kDefaults;
   info: Info | null = null;
@@ -85,10 +95,7 @@ export class Store {
   update(patch: Partial<State>, how: 'push' | 'replace' = 'push'): Promise<void> {
     const next = { ...this.state, ...patch };
     const hash = `#${encodeState(next)}`;
-    if (hash !== location.hash) {
-      if (how === 'push') history.pushState(null, '', hash);
-      else history.replaceState(null, '', hash);
-    }
+    if (hash !== location.hash) intoAddress(hash, how);
     return this.adopt(next);
   }
 
@@ -105,7 +112,7 @@ export class Store {
     const current = (): boolean => turn === this.asking;
     const wanted = this.state;
     this.busy = true;
-    await this.guarded(async () => {
+    const work = async (): Promise<void> => {
       const data = await this.runOf(wanted.text, changeOf(wanted), wanted.tensors);
       if (!current()) return;
       this.data = data;
@@ -117,7 +124,8 @@ export class Store {
       this.other = other;
       this.tell();
       await this.loadTables(current);
-    }, current);
+    };
+    await this.guarded(() => this.again(work), current);
     if (current()) {
       this.busy = false;
       this.tell();
@@ -140,6 +148,7 @@ export class Store {
       if (!current()) return;
       this.tell();
     }
+    await this.loadRows(current);
     for (const run of runs) {
       await run.loadMeasures(unit).catch(() => null);
       if (!current()) return;
@@ -152,6 +161,19 @@ export class Store {
         if (!current()) return;
         this.tell();
       }
+    }
+  }
+
+  /** Rows of the units that were chosen, where tables are too long to be sent. */
+  private async loadRows(current: () => boolean): Promise<void> {
+    const { unit, layer, pin, a, b, panel } = this.state;
+    const data = this.data!;
+    if (!data.self || !data.isLong(unit, data.run.layers[layer])) return;
+    for (const index of new Set(panel === 'find' ? [pin, a, b] : [pin])) {
+      if (index < 0) continue;
+      await data.loadRow(unit, index);
+      if (!current()) return;
+      this.tell();
     }
   }
 
@@ -189,6 +211,17 @@ export class Store {
     if (state.b >= keys) state.b = -1;
     if (state.c >= keys) state.c = -1;
     this.state = state;
+  }
+
+  /** The server keeps some runs only: one that it has let go is asked for again, once. */
+  private async again<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (problem) {
+      if (!(problem instanceof ApiError) || problem.status !== 404 || !this.source.live || !this.data) throw problem;
+      this.runs.clear();
+      return work();
+    }
   }
 
   private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<void> {

@@ -1,7 +1,8 @@
 // The sentence, unit by unit: hovering shows a unit's row everywhere, a click or Enter pins it. The shading behind the units is one canvas,
 // so that a hover costs no layout. A long text is shown a stretch at a time.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { JSX } from 'preact';
+import type { JSX, RefObject } from 'preact';
+import type { UnitLabel } from './contract';
 import { leave, prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import { visible } from './scene';
 import type { Store } from './store';
@@ -25,21 +26,84 @@ function boxesOf(list: HTMLElement): Box[] {
   });
 }
 
-/** Paints the selected head's row of the active unit behind the units. */
-function paint(store: Store, canvas: HTMLCanvasElement, list: HTMLElement, boxes: Box[], first: number, accent: string): void {
-  const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
-  const { layer, head, unit } = store.state;
-  const table = store.data?.weights(layer, unit);
+/** The unit under the pointer, outlined here and not by CSS: that would paint all words again. */
+function outline(place: Place, context: CanvasRenderingContext2D): void {
+  const { store, boxes, first, accent } = place;
   const { query, key } = store.hover.value;
+  const box = boxes[(place.side === 'query' || (store.data!.self && query >= 0) ? query : key) - first];
+  if (!box) return;
+  context.strokeStyle = accent;
+  context.lineWidth = 2;
+  context.strokeRect(box.x + 1, box.y + 1, box.w - 2, box.h - 2);
+}
+
+/** What a strip shows, and where. */
+interface Place {
+  store: Store;
+  side: 'query' | 'key';
+  boxes: Box[];
+  first: number;
+  accent: string;
+}
+
+/** Paints the selected head's row of the active unit behind the units: behind the keys, where queries and keys are two texts. */
+function paint(place: Place, canvas: HTMLCanvasElement, list: HTMLElement): void {
+  const { store, side, boxes, first, accent } = place;
+  const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
+  outline(place, context);
+  const { layer, head, unit } = store.state;
+  const data = store.data!;
+  const { query, key } = store.hover.value;
+  const { self } = data;
   const active = store.active;
-  if (!table || (active < 0 && key < 0)) return;
+  const byColumn = !self && side === 'query' && query < 0 && key >= 0;
+  if (!byColumn && (active < 0 || (!self && side === 'query'))) return;
   context.fillStyle = accent;
-  const byColumn = query < 0 && key >= 0 && !store.data!.self;
   boxes.forEach((box, i) => {
-    const weight = byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i);
-    context.globalAlpha = alphaOf(weight);
+    const weight = byColumn ? data.weightAt(unit, [layer, head], first + i, key) : data.weightAt(unit, [layer, head], active, first + i);
+    context.globalAlpha = alphaOf(weight || 0);
     context.fillRect(box.x, box.y, box.w, box.h);
   });
+}
+
+const unitAt = (event: Event): number => {
+  const found = (event.target as HTMLElement).closest<HTMLElement>('[data-unit]');
+  return found ? Number(found.dataset.unit) : -1;
+};
+
+interface StripActions {
+  store: Store;
+  side: 'query' | 'key';
+  list: RefObject<HTMLDivElement>;
+  /** Which of the shown units has the tab stop. */
+  rover: number;
+  setRover: (at: number) => void;
+  first: number;
+}
+
+/** What pointing, choosing and keys do. */
+function useStripActions({ store, side, list, rover, setRover, first }: StripActions) {
+  const preview = (i: number): void => {
+    if (i < 0) return leave(store);
+    store.hover.set(side === 'query' ? { query: i, key: -1 } : { query: -1, key: i });
+  };
+  const togglePin = (i: number): void => {
+    if (i >= 0 && side === 'query') void store.update({ pin: i === store.state.pin ? -1 : i });
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const last = (list.current?.children.length ?? 0) - 1;
+    const to = { ArrowRight: rover + 1, ArrowLeft: rover - 1, Home: 0, End: last }[event.key];
+    if (event.key === 'Enter' || event.key === ' ') togglePin(first + rover);
+    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else {
+      const next = Math.max(0, Math.min(last, to));
+      setRover(next);
+      (list.current?.children[next] as HTMLElement | undefined)?.focus();
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return { preview, togglePin, onKeyDown };
 }
 
 export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }): JSX.Element | null {
@@ -55,10 +119,8 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   const units = store.data ? (side === 'query' ? store.data.queries(unit) : store.data.keys(unit)) : [];
   const first = Math.min(stretch * kStretch, Math.max(0, Math.floor((units.length - 1) / kStretch) * kStretch));
   const shown = units.slice(first, first + kStretch);
-  // With keys of their own, shading is the keys': whom a query looks at.
-  const shaded = side === 'key' || (store.data?.self ?? true);
   const draw = (): void => {
-    if (canvas.current && list.current && shaded) paint(store, canvas.current, list.current, boxes.current, first, theme.accent);
+    if (canvas.current && list.current) paint({ store, side, boxes: boxes.current, first, accent: theme.accent }, canvas.current, list.current);
   };
   useLayoutEffect(() => {
     if (list.current) boxes.current = boxesOf(list.current);
@@ -66,35 +128,11 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   useLayoutEffect(draw);
   useHoverDrawing(store, draw);
 
-  const unitAt = (event: Event): number => {
-    const found = (event.target as HTMLElement).closest<HTMLElement>('[data-unit]');
-    return found ? Number(found.dataset.unit) : -1;
-  };
-  const preview = (i: number): void => {
-    if (i < 0) return leave(store);
-    store.hover.set(side === 'query' ? { query: i, key: -1 } : { query: -1, key: i });
-  };
-  const togglePin = (i: number): void => {
-    if (i >= 0 && side === 'query') store.update({ pin: i === pin ? -1 : i });
-  };
-  const onKeyDown = (event: KeyboardEvent): void => {
-    const last = shown.length - 1;
-    const at = Math.min(rover, last);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: last }[event.key];
-    if (event.key === 'Enter' || event.key === ' ') togglePin(first + at);
-    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    else {
-      const next = Math.max(0, Math.min(last, to));
-      setRover(next);
-      (list.current?.children[next] as HTMLElement | undefined)?.focus();
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  };
+  const { preview, togglePin, onKeyDown } = useStripActions({ store, side, list, rover: Math.min(rover, shown.length - 1), setRover, first });
   if (!store.data) return null;
   const label = side === 'key' ? 'Keys' : store.data.self ? 'Sentence' : 'Queries';
   return (
-    <div class="strip" ref={frame}>
+    <section class="strip" ref={frame} aria-label={label}>
       {units.length > kStretch && <Stretches of={units.length} first={first} go={(i) => setStretch(i)} />}
       <div class="strip-body">
         <canvas ref={canvas} aria-hidden="true" />
@@ -112,21 +150,19 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
           onFocusOut={() => leave(store)}
         >
           {shown.map((one, i) => (
-            <span
-              key={first + i}
-              data-unit={first + i}
-              class={one.special ? 'unit special' : 'unit'}
-              role="option"
-              dir="auto"
-              aria-selected={side === 'query' && pin === first + i}
-              tabIndex={i === Math.min(rover, shown.length - 1) ? 0 : -1}
-            >
-              {visible(one.text)}
-            </span>
+            <Unit key={first + i} one={one} index={first + i} pinned={side === 'query' && pin === first + i} stop={i === Math.min(rover, shown.length - 1)} />
           ))}
         </div>
       </div>
-    </div>
+    </section>
+  );
+}
+
+function Unit({ one, index, pinned, stop }: { one: UnitLabel; index: number; pinned: boolean; stop: boolean }): JSX.Element {
+  return (
+    <span data-unit={index} class={one.special ? 'unit special' : 'unit'} role="option" dir="auto" aria-selected={pinned} tabIndex={stop ? 0 : -1}>
+      {visible(one.text)}
+    </span>
   );
 }
 

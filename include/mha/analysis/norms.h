@@ -19,6 +19,13 @@ namespace mha {
 /// the head or batch entry is not there.
 std::vector<double> value_norms(const CapturedLayer& layer, ConstTensorView output_projection, Index head, Index batch = 0);
 
+/// G of every head by layer, then head, [value_dim, value_dim] each: what value_norms needs of a model, computed once for many captures.
+using ValueGrams = std::vector<std::vector<double>>;
+/// Throws ShapeError where `projections`, W_O of every layer, are not all of `heads` heads.
+ValueGrams value_grams(std::span<const ConstTensorView> projections, Index heads);
+/// The same norms from the head's own G. Throws ShapeError where it does not fit.
+std::vector<double> value_norms_by(const CapturedLayer& layer, std::span<const double> gram, Index head, Index batch = 0);
+
 /// Norms of what is carried in any rectangle of one head, f32 [queries, keys]: captured_weights times `norms` of its keys (all kv_len of
 /// them, as value_norms gives them for the same head). Throws ShapeError where they are not kv_len numbers, and as captured_weights.
 void captured_norms(const CapturedLayer& layer, std::span<const double> norms, const WeightsRegion& region, TensorView table,
@@ -35,6 +42,9 @@ HeadTable fold_weights(const Capture& capture, std::span<const Unit> units, Work
 /// `projections` has W_O of every layer. Throws as fold_weights and value_norms do.
 HeadTable fold_norms(const Capture& capture, std::span<const ConstTensorView> projections, std::span<const Unit> units,
                      Workspace& workspace);
+
+/// The same with every head's G at hand. Throws ShapeError where they are not one a head.
+HeadTable fold_norms_by(const Capture& capture, const ValueGrams& grams, std::span<const Unit> units, Workspace& workspace);
 
 /// Every row divided by its sum, so that measures of shares (measures.h: special, previous, entropy ...) read norms as they read weights.
 /// Rows of zeros stay.

@@ -235,11 +235,6 @@ TEST(CaptureFile, WrongFilesAreRefusedByName) {
       {[](Written& w) { w.pieces = {{"tokens", {{"a"}}}}; }, {"pieces"}},
       {[](Written& w) { w.pieces = json::array(); }, {"pieces"}},
       {[](Written& w) {
-         w.metadata["texts"] = "[\"\xff\"]";
-         w.texts = nullptr;
-       },
-       {"texts"}},
-      {[](Written& w) {
          w.metadata["layers"] = std::string(100, '[');
          w.layers = nullptr;
        },

@@ -4,12 +4,14 @@ and an honest client's waiting time beside 200 hostile and slow ones.
 
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import statistics
 import struct
 import subprocess
+import sys
 import threading
 import time
 
@@ -145,12 +147,9 @@ class ServeTest(Command):
 
     def test_an_honest_client_waits_less_than_a_second(self):
         server = self.start()
-        ended = threading.Event()
-        refused = [0] * HOSTILE
-        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge)
-        threads = [threading.Thread(target=self._hostile, args=(works[i % len(works)], server, ended, refused, i)) for i in range(HOSTILE)]
-        for thread in threads:
-            thread.start()
+        ended, turns = multiprocessing.Event(), multiprocessing.Value("l")
+        crowd = multiprocessing.Process(target=self._crowd, args=(server, ended, turns))  # of its own: it must not slow this one's clock
+        crowd.start()
         time.sleep(0.5)
         waits = []
         try:
@@ -163,12 +162,11 @@ class ServeTest(Command):
                 waits.append((time.monotonic() - began) / 3)
         finally:
             ended.set()
-            for thread in threads:
-                thread.join(timeout=20)
-        print(f"counts: {HOSTILE} hostile and slow clients, {len(waits)} honest turns of 3 requests: median {1000 * statistics.median(waits):.0f} ms, "
+            crowd.join(timeout=30)
+        print(f"counts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median {1000 * statistics.median(waits):.0f} ms, "
               f"longest {1000 * max(waits):.0f} ms a request")
         self.assertLess(max(waits), LONGEST_WAIT)
-        self.assertGreater(sum(refused), 0)  # they did reach it
+        self.assertGreater(turns.value, HOSTILE)  # they did reach it
         self.assertEqual(server.end()[0], 0)
 
     def _answered(self, server, method, target, body=None):
@@ -180,11 +178,24 @@ class ServeTest(Command):
                 return json.loads(answer)
             time.sleep(0.05)
 
-    def _hostile(self, work, server, ended, refused, number):
+    def _crowd(self, server, ended, turns):
+        over = threading.Event()
+        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge)
+        threads = [threading.Thread(target=self._hostile, args=(works[i % len(works)], server, over, turns)) for i in range(HOSTILE)]
+        for thread in threads:
+            thread.start()
+        ended.wait(60)
+        over.set()
+        for thread in threads:
+            thread.join(timeout=20)
+
+    @staticmethod
+    def _hostile(work, server, ended, turns):
         while not ended.is_set():
             try:
                 work(server, ended)
-                refused[number] += 1
+                with turns.get_lock():
+                    turns.value += 1
             except OSError:
                 ended.wait(0.05)
 
@@ -296,10 +307,10 @@ class TensorsTest(Command):
 
     def test_a_map_of_any_length(self):
         arrays = {}
-        length = 20000
+        length = 3000
         _, said = self.layer(arrays, 0, 1, 1, 4, 4, True, queries=None, keys=None)
         q, k = (self.random.standard_normal((1, 1, length, 16), dtype=np.float32) for _ in range(2))
-        rows = np.array([0, 1, 77, 9999, length - 1])
+        rows = np.array([0, 1, 77, 1999, length - 1])
         lse = np.zeros((1, 1, length), np.float32)
         for start in range(0, length, 500):
             scores = 0.25 * q[0, 0, start:start + 500].astype(np.float64) @ k[0, 0].T.astype(np.float64)
@@ -307,17 +318,29 @@ class TensorsTest(Command):
             lse[0, 0, start:start + 500] = np.log(np.exp(scores).sum(-1))
         arrays |= {"layers.0.q": q, "layers.0.k": k, "layers.0.lse": lse}
         server = self.serve(arrays, [said | {"q_len": length, "kv_len": length}])
-        whole = server.numbers("/api/runs/t0/map?layer=0&head=0&rows=64&columns=64").astype(float)
-        self.assertEqual(np.isnan(whole).tolist(), (np.triu(np.ones((64, 64)), 1) > 0).tolist())
-        self.assertAlmostEqual(np.nansum(whole) * (length / 64) ** 2 / length, 1, delta=0.01)  # f16 cells of rows that sum to 1
+        whole = server.numbers("/api/runs/t0/map?layer=0&head=0&rows=60&columns=60").astype(float)
+        self.assertEqual(np.isnan(whole).tolist(), (np.triu(np.ones((60, 60)), 1) > 0).tolist())
+        self.assertAlmostEqual(np.nansum(whole) * (length / 60) ** 2 / length, 1, delta=0.01)  # f16 cells of rows that sum to 1
         for row in rows:
             keys = slice(max(0, row - 9), row + 1)
             got = server.numbers(f"/api/runs/t0/map?layer=0&head=0&queries={row}:{row + 1}&keys={keys.start}:{keys.stop}")[0].astype(float)
             expected = np.exp(0.25 * q[0, 0, row].astype(float) @ k[0, 0, keys].T.astype(float) - lse[0, 0, row])
             self.assertLess(np.abs(got - expected).max(), 2**-11)
-        told = server.json("GET", "/api/runs/t0/measures")
-        self.assertEqual(told["rows"]["of"], length)
-        self.assertLess(told["rows"]["read"], length)
+
+    def test_a_very_long_text_is_read_in_part_and_says_so(self):
+        arrays = {}
+        length = 40000
+        _, said = self.layer(arrays, 0, 1, 1, 4, 4, False, queries=None, keys=None)
+        q, k = (self.random.standard_normal((1, 1, length, 16), dtype=np.float32) for _ in range(2))
+        arrays |= {"layers.0.q": q, "layers.0.k": k, "layers.0.lse": np.full((1, 1, length), np.log(length), np.float32)}
+        server = self.serve(arrays, [said | {"q_len": length, "kv_len": length}])
+        for target in ("measures?unit=piece", "links?layer=0&head=0&top=9"):
+            rows = server.json("GET", f"/api/runs/t0/{target}")["rows"]
+            self.assertEqual(rows["of"], length)
+            self.assertTrue(100 < rows["read"] < length, rows)
+        self.assertEqual(server.ask("GET", "/api/runs/t0/weights?layer=0")[0], 413)
+        self.assertEqual(server.numbers("/api/runs/t0/map?layer=0&head=0&queries=39900:40000&keys=0:40000&rows=9&columns=300").shape, (9, 300))
 
 
-unittest.main(argv=["serve_test"])
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

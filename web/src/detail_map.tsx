@@ -36,7 +36,8 @@ function wanted(view: View): TileId[] {
   const fine = levelFor(1 / cell);
   const whole = levelFor(Math.max(view.tiles.rows, view.tiles.columns) / 256);
   const box = boxInView(view);
-  return [...tilesIn(Math.max(whole, fine), { top: 0, left: 0, bottom: view.tiles.rows, right: view.tiles.columns }), ...tilesIn(fine, box)];
+  if (fine >= whole - 1) return tilesIn(fine, box);
+  return [...tilesIn(whole, box), ...tilesIn(fine, box)];
 }
 
 function paintTiles(context: CanvasRenderingContext2D, view: View): void {

@@ -1,10 +1,12 @@
-// Tiles of a head's map, by need: level z holds 2^z pieces per cell, a tile is kTile x kTile cells. Kept while they are likely to be wanted
-// again; at most two are asked for at once, the latest wish first.
+// Tiles of a head's map, by need: level z holds 2^z pieces per cell, a tile is kTile cells wide and as high as is computed soon. Kept while
+// they are likely to be wanted again; at most two are asked for at once, the latest wish first.
 import { stepOf, type Palette } from './colour';
 import type { RunData } from './run_data';
 
 export const kTile = 256;
-const kKept = 256;
+const kKept = 512;
+/** Pairs of pieces in a tile at most: some tenths of a second each, so that a far picture grows under the eyes. */
+const kPairs = 2 ** 28;
 
 export interface TileId {
   z: number;
@@ -19,11 +21,17 @@ export function levelFor(piecesPerPixel: number): number {
   return Math.max(0, Math.round(Math.log2(Math.max(piecesPerPixel, 1))));
 }
 
+/** Rows of cells in a tile of a level. */
+export function tileRows(z: number): number {
+  return Math.max(1, Math.min(kTile, kPairs / (kTile * 4 ** z)));
+}
+
 /** Tiles of a level that a rectangle of pieces touches. */
 export function tilesIn(z: number, box: { top: number; bottom: number; left: number; right: number }): TileId[] {
   const span = kTile * 2 ** z;
+  const high = tileRows(z) * 2 ** z;
   const tiles: TileId[] = [];
-  for (let row = Math.floor(box.top / span); row * span < box.bottom; ++row) {
+  for (let row = Math.floor(box.top / high); row * high < box.bottom; ++row) {
     for (let column = Math.floor(box.left / span); column * span < box.right; ++column) tiles.push({ z, row, column });
   }
   return tiles;
@@ -32,9 +40,10 @@ export function tilesIn(z: number, box: { top: number; bottom: number; left: num
 /** The pieces a tile covers, inside rows x columns. */
 export function boxOf({ z, row, column }: TileId, rows: number, columns: number): { top: number; bottom: number; left: number; right: number } {
   const span = kTile * 2 ** z;
+  const high = tileRows(z) * 2 ** z;
   return {
-    top: row * span,
-    bottom: Math.min(rows, (row + 1) * span),
+    top: row * high,
+    bottom: Math.min(rows, (row + 1) * high),
     left: column * span,
     right: Math.min(columns, (column + 1) * span),
   };

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { RunData } from '../src/run_data';
 import { csvOf } from '../src/save';
 import { Source, type Snapshot } from '../src/source';
-import { boxOf, levelFor, tilesIn } from '../src/tiles';
+import { boxOf, levelFor, tileRows, tilesIn } from '../src/tiles';
 import type { Info, Run } from '../src/contract';
 import { respond } from './fake_microscope';
 
@@ -85,6 +85,10 @@ describe('tiles', () => {
     expect([0.1, 1, 2, 200].map(levelFor)).toEqual([0, 0, 1, 8]);
     const tiles = tilesIn(1, { top: 600, bottom: 1100, left: 0, right: 512 });
     expect(tiles.map(({ row, column }) => [row, column])).toEqual([[1, 0], [2, 0]]);
+    expect([0, 6, 7, 9, 12].map(tileRows)).toEqual([256, 256, 64, 4, 1]);
+    const far = tilesIn(9, { top: 0, bottom: 100000, left: 0, right: 100000 });
+    const boxes = far.map((tile) => boxOf(tile, 100000, 100000));
+    expect(boxes.reduce((sum, box) => sum + (box.bottom - box.top) * (box.right - box.left), 0)).toBe(1e10);
     expect(boxOf(tiles[1], 1100, 400)).toEqual({ top: 1024, bottom: 1100, left: 0, right: 400 });
   });
 });

@@ -148,7 +148,7 @@ function HeadLabels({ store, layout, sorted }: { store: Store; layout: AtlasLayo
         ))}
       {Array.from({ length: layout.rows }, (_, row) =>
         row % step ? null : (
-          <span key={`l${row}`} class="tick side" style={{ top: 20 + row * (layout.cell + layout.caption), height: layout.cell - 3 }} title={sorted ? '' : layers[row].name}>
+          <span key={`l${row}`} class="tick of-row" style={{ top: 20 + row * (layout.cell + layout.caption), height: layout.cell - 3 }} title={sorted ? '' : layers[row].name}>
             {sorted ? row * layout.columns + 1 : `L${row + first}`}
           </span>
         ),

@@ -1,4 +1,4 @@
-"""`view`: every head of a model on a text, as a page to look at in a notebook or to keep as one file.
+"""`view`: every head of a model on a text, or of a file of captured tensors, as a page to look at in a notebook or to keep as one file.
 
 The page is that of `mha serve` with the answers it asks for in it: it needs no server and no network. Used by users; what is computed is
 src/view's."""
@@ -53,43 +53,57 @@ class View:
 
 
 def view(
-    text: str,
+    source: str | os.PathLike[str],
     *,
     model: Transformer | _Path | None = None,
     tokenizer: Tokenizer | None = None,
     head: _Head = (0, 0),
     unit: Literal["word", "piece"] = "word",
     zeroed: Iterable[_Head] = (),
+    run: str = "t0",
     height: int = 760,
     num_threads: int | None = None,
 ) -> View:
-    """The microscope on `text`: all heads at once, any head's links and table, by word and by piece.
+    """The microscope: all heads at once, any head's links and table, by word and by piece.
 
-    model: a Hugging Face folder of the BERT family, or a Transformer, which then wants its `tokenizer`; None: the model that ./run unpacks.
-    head: (layer, head) that is shown first. zeroed: heads whose output is taken away.
+    source: a text, or a file of mha.capture (a path, or a string that ends with .safetensors) with heads of any model.
+    model: of a text: a Hugging Face folder of the BERT family, or a Transformer, which then wants its `tokenizer`; None: the model that
+    ./run unpacks.
+    head: (layer, head) that is shown first. zeroed: of a text: heads whose output is taken away.
+    run: of a file: "t0" is its first batch entry, and so on (`mha serve --tensors` lists them).
     height: of the frame in a notebook, in pixels. num_threads: None: all cores.
 
-    Where the package was built without Node, the page says how to get it. Raises ValueError where the text cannot be read or a head is not
-    there, OSError where the model is not."""
-    if isinstance(model, Transformer):
-        if tokenizer is None:
-            raise ValueError("model is a Transformer: tokenizer must be given with it")
-        transformer, name = model, ""
-    else:
-        folder = os.fspath(model) if model is not None else _default_folder()
-        transformer, name = Transformer(folder), os.path.basename(os.path.abspath(folder))
-        tokenizer = Tokenizer.load(os.path.join(folder, "tokenizer.json")) if tokenizer is None else tokenizer
+    Where the package was built without Node, the page says how to get it. Raises ValueError where the text or the file cannot be read or a
+    head is not there, OSError where the file or the model is not."""
     layer, number = head
-    config = transformer.config
-    if not (0 <= layer < config.layers and 0 <= number < config.heads):
-        raise ValueError(f"head is {(layer, number)}, the model has {config.layers} layers of {config.heads} heads, counted from 0")
     if unit not in ("word", "piece"):
         raise ValueError(f"unit is {unit!r}, must be 'word' or 'piece'")
     taken = [[int(of_layer), int(of_head)] for of_layer, of_head in zeroed]
-    state = urllib.parse.urlencode({"unit": unit, "layer": layer, "head": number})
-    body = json.dumps({"text": text, **({"zeroed": taken} if taken else {})})
-    page = _core.text_page(transformer._model, tokenizer, name, body, state, threads_of(num_threads))
-    return View(page, text, height)
+    state = {"unit": unit, "layer": layer, "head": number}
+    threads = threads_of(num_threads)
+    if not isinstance(source, str) or source.endswith(".safetensors"):
+        if model is not None or tokenizer is not None or taken:
+            raise ValueError("model, tokenizer and zeroed are for texts: what is in a file was computed elsewhere")
+        path = os.fspath(source)
+        return View(_core.capture_page(path, run, urllib.parse.urlencode({**state, "tensors": run}), threads), os.path.basename(path), height)
+    transformer, tokenizer, name = _model_of(model, tokenizer)
+    config = transformer.config
+    if not (0 <= layer < config.layers and 0 <= number < config.heads):
+        raise ValueError(f"head is {(layer, number)}, the model has {config.layers} layers of {config.heads} heads, counted from 0")
+    body = json.dumps({"text": source, **({"zeroed": taken} if taken else {})})
+    return View(_core.text_page(transformer._model, tokenizer, name, body, urllib.parse.urlencode(state), threads), source, height)
+
+
+def _model_of(model: Transformer | _Path | None, tokenizer: Tokenizer | None) -> tuple[Transformer, Tokenizer, str]:
+    """The model, its tokenizer and what it is called."""
+    if isinstance(model, Transformer):
+        if tokenizer is None:
+            raise ValueError("model is a Transformer: tokenizer must be given with it")
+        return model, tokenizer, ""
+    folder = os.fspath(model) if model is not None else _default_folder()
+    if tokenizer is None:
+        tokenizer = Tokenizer.load(os.path.join(folder, "tokenizer.json"))
+    return Transformer(folder), tokenizer, os.path.basename(os.path.abspath(folder))
 
 
 def _default_folder() -> str:

@@ -106,6 +106,12 @@ void bind_transformer(nb::module_& module) {
       .def_static("load", &load_without_gil<Transformer>, nb::arg("folder"), "OSError or ValueError.")
       .def_prop_ro(
           "config", [](const Transformer& model) { return model.config(); }, "A copy.")
+      .def(
+          "output_projection",
+          [](const Transformer& model, Index layer, const Array& out) {
+            copy(model.output_projection(layer), whole_writable(out, "output_projection"));
+          },
+          nb::arg("layer"), nb::arg("out"), "Into out [d_model, heads * head_dim], f32. ValueError.")
       .def("forward", &run_model, nb::arg("call"), nb::arg("hook") = nb::none(), nb::arg("num_threads") = nb::none(),
            nb::sig("def forward(self, call: TransformerCall, hook: collections.abc.Callable[[int, Trace], object] | None = None, "
                    "num_threads: int | None = None) "

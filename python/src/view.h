@@ -5,7 +5,7 @@
 
 namespace mha::python {
 
-/// Adds text_page and has_page to the module.
+/// Adds text_page, capture_page and has_page to the module.
 void bind_view(nanobind::module_& module);
 
 }  // namespace mha::python

@@ -1,19 +1,23 @@
 // The public functions of mha/attention.h: validate, then lower and run, or the reference.
 #include "mha/attention.h"
 
+#include <algorithm>
+
 #include "attention/forward.h"
 #include "attention/one_head.h"
 #include "attention/partials.h"
 #include "attention/plan.h"
 #include "attention/reference.h"
 #include "attention/revisit.h"
+#include "attention/row_numbers.h"
 #include "attention/validate.h"
 #include "core/executor.h"
 
 namespace mha {
 
 RowStatistics::operator bool() const {
-  return max_score || max_key || entropy || distance || distance_variance || first_weight || chosen_weight;
+  return std::ranges::any_of(attention::kRowNumbers,
+                             [&](const attention::RowNumber& number) { return static_cast<bool>(this->*number.view); });
 }
 
 void attention_forward(const AttentionSpec& spec, const AttentionInputs& inputs, const AttentionOutputs& outputs, Workspace& workspace) {

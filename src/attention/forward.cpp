@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attention/dropout.h"
+#include "attention/links.h"
 #include "attention/partials.h"
 #include "attention/tally.h"
 #include "core/executor.h"
@@ -67,6 +68,7 @@ class ForwardTask {
   alignas(64) float tile_max_[kernels::kMaxPanelLanes];
   Scored scored_{};
   std::optional<Tally> tally_;  // where statistics are asked for
+  std::optional<Links> links_;  // where links are
   float* value_copy_ = nullptr;
   float* rows_ = nullptr;
   kernels::Rows values_{};
@@ -104,6 +106,7 @@ ForwardTask::ForwardTask(const TaskContext& context, const Partials* partials, A
 void ForwardTask::run() {
   start();
   if (c_.p.statistics.wanted) tally_.emplace(c_, panels_, panel_count_, arena_);
+  if (c_.p.links.count > 0) links_.emplace(c_, panels_, panel_count_, arena_);
   const Interval seen = seen_keys();
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
     const bool folding = c_.plan.folds && first % kFoldKeys == 0 && first > seen.lo;
@@ -214,6 +217,7 @@ void ForwardTask::step(int i, const KeyTile& tile) {
   if (!score_tile(c_, panel, tile, scored_)) return;  // S^T = K Q^T, biased and hidden
   alignas(64) float alpha[kernels::kMaxPanelLanes];
   kernels::RowState state{states_[i].max, states_[i].sum, alpha};
+  if (links_) links_->add_scores(i, tile, scored_);
   if (tally_) {
     tally_->add_scores(i, tile, scored_, state.max);
     state = tally_->with_sums(state);
@@ -339,6 +343,7 @@ void ForwardTask::finish(int i) {
     const Index row = c_.task.first_row + panel.first + lane;
     write_statistics(c_.p, place_of(c_.p, c_.task.batch, c_.task.kv_head, row), tally_->row(i, lane), state.max[lane]);
   }
+  if (links_) links_->write(i, {state.max, factor}, rows_);
   if (c_.p.weights) write_weights(c_, panel, {0, c_.p.kv_len}, {state.max, factor}, {c_.p.weights, 0, 0}, scored_);
 }
 
@@ -353,6 +358,7 @@ void ForwardTask::leave(int i) {
     partials_->max[at] = states_[i].max[lane];
     partials_->sum[at] = states_[i].sum[lane];
     if (tally_) partials_->tallies[at] = tally_->row(i, lane);
+    if (links_) links_->leave(i, lane, partials_->link_scores + at * c_.p.links.count, partials_->link_keys + at * c_.p.links.count);
   }
 }
 

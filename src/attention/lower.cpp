@@ -33,7 +33,9 @@ Operand broadcast(const ConstTensorView& view) {
 }
 
 Statistics lower_statistics(const RowStatistics& wanted) {
-  return {.wanted = static_cast<bool>(wanted),
+  RowStatistics sums = wanted;
+  sums.link_weights = sums.link_keys = {};
+  return {.wanted = static_cast<bool>(sums),
           .max_score = operand(wanted.max_score),
           .max_key = operand(wanted.max_key),
           .entropy = operand(wanted.entropy),
@@ -42,6 +44,11 @@ Statistics lower_statistics(const RowStatistics& wanted) {
           .first_weight = operand(wanted.first_weight),
           .chosen_weight = operand(wanted.chosen_weight),
           .chosen = operand(wanted.chosen)};
+}
+
+LinkTargets lower_links(const RowStatistics& wanted) {
+  const TensorView& any = wanted.link_keys ? wanted.link_keys : wanted.link_weights;
+  return {operand(wanted.link_weights), operand(wanted.link_keys), any ? any.size(3) : 0};
 }
 
 }  // namespace
@@ -88,6 +95,7 @@ Problem lower(const AttentionSpec& spec, const AttentionInputs& in, const Attent
   p.spec = &spec;
   p.inputs = &in;
   p.statistics = lower_statistics(out.statistics);
+  p.links = lower_links(out.statistics);
   return p;
 }
 

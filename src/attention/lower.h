@@ -29,6 +29,12 @@ struct Statistics {
   Operand chosen;  // bools, [batch, kv_len]
 };
 
+/// Where the strongest links of each row go, [batch, heads, q_len, count]; either may be absent.
+struct LinkTargets {
+  Operand weights, keys;
+  Index count;  // links per row; 0: not asked for
+};
+
 struct Problem {
   Index batch, q_len, kv_len, heads, kv_heads, group, head_dim, value_dim;
   float scale;
@@ -39,6 +45,7 @@ struct Problem {
   const AttentionSpec* spec;      // mask, align, bias by distance, softcap, sinks, dropout
   const AttentionInputs* inputs;  // kv_lengths
   Statistics statistics;
+  LinkTargets links;
 
   bool biased() const { return !std::holds_alternative<NoBias>(spec->bias); }
 };

@@ -40,14 +40,22 @@ std::size_t Partials::bytes(const Problem& p, const Plan& plan) {
   if (plan.splits == 1) return 0;
   const auto rows = static_cast<std::size_t>(rows_of(p, plan));
   const std::size_t tallies = !p.statistics.wanted ? 0 : rows * sizeof(RowTally) + kAlignment;
-  return rows * static_cast<std::size_t>(p.value_dim + 2) * sizeof(float) + tallies;
+  const std::size_t link = sizeof(float) + sizeof(std::int32_t);
+  const std::size_t links = p.links.count == 0 ? 0 : rows * static_cast<std::size_t>(p.links.count) * link + 2 * kAlignment;
+  return rows * static_cast<std::size_t>(p.value_dim + 2) * sizeof(float) + tallies + links;
 }
 
 Partials Partials::take(const Problem& p, const Plan& plan, Arena& arena) {
   const Index count = rows_of(p, plan);
   float* out = arena.take<float>(count * (p.value_dim + 2));  // in one piece: an arena that grows piece by piece doubles
   RowTally* tallies = !p.statistics.wanted ? nullptr : arena.take<RowTally>(count);
-  return {out, out + count * p.value_dim, out + count * (p.value_dim + 1), tallies};
+  const Index links = count * p.links.count;
+  return {.out = out,
+          .max = out + count * p.value_dim,
+          .sum = out + count * (p.value_dim + 1),
+          .tallies = tallies,
+          .link_scores = links == 0 ? nullptr : arena.take<float>(links),
+          .link_keys = links == 0 ? nullptr : arena.take<std::int32_t>(links)};
 }
 
 void merge_partials(const Problem& p, const Plan& plan, const kernels::KernelTable& kernels, const Partials& partials, KvHead of,
@@ -63,6 +71,10 @@ void merge_partials(const Problem& p, const Plan& plan, const kernels::KernelTab
     if (p.statistics.wanted) {
       const RowTally tally = merged_tally(partials.tallies + first, partials.max + first, plan.splits, merged.max);
       write_statistics(p, at, tally, merged.max);
+    }
+    if (p.links.count > 0) {
+      const SplitLinks parts{partials.link_scores + first * p.links.count, partials.link_keys + first * p.links.count, plan.splits};
+      write_merged_links(p, kernels, at, parts, merged.max, factor);
     }
     partials.max[first] = merged.max;
     partials.sum[first] = merged.sum;

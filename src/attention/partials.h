@@ -2,16 +2,19 @@
 // does not matter who computed them when (Flash-Decoding's split, with a fixed size and a fixed order).
 #pragma once
 
+#include "attention/links.h"
 #include "attention/tally.h"
 #include "core/arena.h"
 
 namespace mha::attention {
 
 struct Partials {
-  float* out;         // per row and split [value_dim]: the sum of weights times values, not divided
-  float* max;         // per row and split, of the scores seen; -inf where none
-  float* sum;         // of exp(score - max)
-  RowTally* tallies;  // per row and split; null where no statistics are asked for
+  float* out;               // per row and split [value_dim]: the sum of weights times values, not divided
+  float* max;               // per row and split, of the scores seen; -inf where none
+  float* sum;               // of exp(score - max)
+  RowTally* tallies;        // per row and split; null where no statistics are asked for
+  float* link_scores;       // per row and split [links.count]; null where no links are asked for
+  std::int32_t* link_keys;  // theirs
 
   /// Bytes that `take` takes; 0 where keys are not split.
   static std::size_t bytes(const Problem& problem, const Plan& plan);

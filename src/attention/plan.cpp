@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/links.h"
 #include "attention/tally.h"
 #include "attention/tile_mask.h"
 #include "core/arena.h"
@@ -43,7 +44,7 @@ std::size_t scratch_bytes(const Problem& p, const Plan& plan) {
   const Index panels = rows / plan.lanes;
   const Index per_panel = 512 + 6 * static_cast<Index>(kAlignment);  // its description, and what rounding up its arrays may take
   return static_cast<std::size_t>(floats) * sizeof(float) + sizeof(TileMask) + static_cast<std::size_t>(panels * per_panel) +
-         16 * kAlignment + (p.statistics.wanted ? Tally::bytes(plan, rows) : 0);
+         16 * kAlignment + (p.statistics.wanted ? Tally::bytes(plan, rows) : 0) + (p.links.count > 0 ? Links::bytes(p, plan, rows) : 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // code with the tiled path, so that the two can disagree. Must stay readable; speed is no aim.
 #include "attention/reference.h"
 
+#include <algorithm>
 #include <array>
 #include <cfloat>
 #include <cmath>
@@ -138,6 +139,25 @@ WeightsRow weights_of(const AttentionSpec& spec, const AttentionInputs& in, cons
   return result;
 }
 
+/// The strongest links of one row: its keys in the order of their scores, as many as there is room for.
+void write_links_of(const WeightsRow& table, const RowStatistics& wanted, const Row& row) {
+  std::vector<Index> keys;
+  for (std::size_t key = 0; key < table.scores.size(); ++key) {
+    if (table.scores[key] > -kInf) keys.push_back(static_cast<Index>(key));
+  }
+  const auto score = [&](Index key) { return table.scores[static_cast<std::size_t>(key)]; };
+  std::stable_sort(keys.begin(), keys.end(), [&](Index a, Index b) { return score(a) > score(b); });
+  const bool nan = std::any_of(table.weights.begin(), table.weights.end(), [](double weight) { return std::isnan(weight); });
+  const auto links = static_cast<Index>(keys.size());
+  for (Index i = 0; wanted.link_keys && i < wanted.link_keys.size(3); ++i) {
+    store(wanted.link_keys, {row.b, row.h, row.q, i}, i < links ? static_cast<double>(keys[static_cast<std::size_t>(i)]) : -1);
+  }
+  for (Index i = 0; wanted.link_weights && i < wanted.link_weights.size(3); ++i) {
+    const double weight = i < links ? table.weights[static_cast<std::size_t>(keys[static_cast<std::size_t>(i)])] : 0;
+    store(wanted.link_weights, {row.b, row.h, row.q, i}, nan ? std::numeric_limits<double>::quiet_NaN() : weight);
+  }
+}
+
 /// The formulas of mha/statistics.h, literally.
 void write_statistics_of(const WeightsRow& table, Index offset, const RowStatistics& wanted, const Row& row) {
   const auto keys = static_cast<Index>(table.weights.size());
@@ -189,7 +209,9 @@ void write_row(const AttentionSpec& spec, const AttentionInputs& in, const Atten
   for (Index key = 0; outputs.weights && key < in.k.size(1); ++key) {
     store(outputs.weights, {row.b, row.h, row.q, key}, table.weights[static_cast<std::size_t>(key)]);  // rule 13: before dropout
   }
-  if (outputs.statistics) write_statistics_of(table, context_of(spec, in, row.b).offset, outputs.statistics, row);
+  if (!outputs.statistics) return;
+  write_statistics_of(table, context_of(spec, in, row.b).offset, outputs.statistics, row);
+  write_links_of(table, outputs.statistics, row);
 }
 
 }  // namespace

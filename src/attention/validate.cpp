@@ -2,9 +2,12 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
+#include "attention/row_numbers.h"
 #include "core/check.h"
 
 namespace mha::attention {
@@ -122,26 +125,25 @@ void check_options(const AttentionSpec& spec, const AttentionInputs& in) {
 /// An absent view has no data and no axes; one of no elements may have no data either.
 bool is_given(const ConstTensorView& view) { return view || view.rank() > 0; }
 
-struct Result {
-  const char* name;
-  TensorView view;
-  DType dtype;
-};
-/// Of numbers that are as wide as the others.
-std::array<Result, 7> results_of(const RowStatistics& s, DType wide) {
-  return {{{"max_score", s.max_score, wide},
-           {"max_key", s.max_key, DType::I64},
-           {"entropy", s.entropy, wide},
-           {"distance", s.distance, wide},
-           {"distance_variance", s.distance_variance, wide},
-           {"first_weight", s.first_weight, wide},
-           {"chosen_weight", s.chosen_weight, wide}}};
+void check_links(const AttentionInputs& in, const RowStatistics& s) {
+  if (!is_given(s.link_weights) && !is_given(s.link_keys)) return;
+  const TensorView& any = is_given(s.link_keys) ? s.link_keys : s.link_weights;
+  const char* name = is_given(s.link_keys) ? "link_keys" : "link_weights";
+  MHA_CHECK(ShapeError, any.rank() == 4 && 1 <= any.size(3) && any.size(3) <= kMaxLinks, "attention: ", name, " has shape ",
+            to_string(any.shape), ", must be [batch, heads, q_len, links] of 1 to ", kMaxLinks, " links");
+  MHA_CHECK(ShapeError, !is_given(s.link_weights) || s.link_weights.shape == any.shape, "attention: link_weights has shape ",
+            to_string(s.link_weights.shape), ", link_keys has ", to_string(any.shape));
+  constexpr Index kMost = std::numeric_limits<std::int32_t>::max();
+  MHA_CHECK(ShapeError, in.k.size(1) <= kMost, "attention: ", name, " are asked of ", in.k.size(1), " keys, at most ", kMost, " can be");
 }
 
 void check_statistics(const AttentionSpec& spec, const AttentionInputs& in, const RowStatistics& statistics, DType wide) {
   const Index batch = in.q.size(0);
-  for (const Result& result : results_of(statistics, wide)) {
-    if (result.view) check_result(result.view, result.name, result.dtype, {batch, in.q.size(2), in.q.size(1)});
+  check_links(in, statistics);
+  for (const RowNumber& number : kRowNumbers) {
+    const TensorView& view = statistics.*number.view;
+    const Dims rows{batch, in.q.size(2), in.q.size(1)};
+    if (view) check_result(view, number.name, number.dtype(wide), number.links ? Dims{rows[0], rows[1], rows[2], view.size(3)} : rows);
   }
   if (statistics.distance || statistics.distance_variance) check_aligned(spec, in, "a distance");
   const ConstTensorView& chosen = statistics.chosen;
@@ -162,9 +164,10 @@ void check_apart(const char* who, const char* name, const ConstTensorView& view,
 }
 
 void check_overlaps(const AttentionSpec& spec, const AttentionInputs& in, const AttentionOutputs& out) {
-  std::array<std::pair<const char*, ConstTensorView>, 10> written{{{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}}};
+  std::array<std::pair<const char*, ConstTensorView>, 3 + kRowNumbers.size()> written{
+      {{"out", out.out}, {"lse", out.lse}, {"weights", out.weights}}};
   std::size_t count = 3;
-  for (const Result& result : results_of(out.statistics, in.q.dtype)) written[count++] = {result.name, result.view};
+  for (const RowNumber& number : kRowNumbers) written[count++] = {number.name, out.statistics.*number.view};
   for (const auto& [name, view] : written) {
     if (!view) continue;
     check_apart("attention", name, view, spec, in);

@@ -27,6 +27,8 @@ struct Isa {
   static void store(float* p, F32 x) { _mm256_storeu_ps(p, x); }
   static void store_n(float* p, F32 x, int n) { _mm256_maskstore_ps(p, first(n), x); }
   static I32 load(const std::int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store(std::int32_t* p, I32 x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+  static I32 set_int(std::int32_t x) { return _mm256_set1_epi32(x); }
 
   static F32 add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
   static F32 sub(F32 a, F32 b) { return _mm256_sub_ps(a, b); }
@@ -40,6 +42,9 @@ struct Isa {
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
   static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static I32 where_less(F32 a, F32 b, I32 yes, I32 no) {
+    return _mm256_castps_si256(where_less(a, b, _mm256_castsi256_ps(yes), _mm256_castsi256_ps(no)));
+  }
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) {
     const I32 lane_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const I32 chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane_bit), lane_bit);
@@ -51,6 +56,7 @@ struct Isa {
     return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(inside));
   }
   static bool any_differs(F32 a, F32 b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)) != 0; }
+  static bool any_less(F32 a, F32 b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)) != 0; }
 
   static F32 fraction(F32 x) {
     const F32 bounded = max(set(-127.0F), x);  // in this order a NaN stays

@@ -27,6 +27,8 @@ struct Isa {
   static void store(float* p, F32 x) { _mm512_storeu_ps(p, x); }
   static void store_n(float* p, F32 x, int n) { _mm512_mask_storeu_ps(p, first(n), x); }
   static I32 load(const std::int32_t* p) { return _mm512_loadu_si512(p); }
+  static void store(std::int32_t* p, I32 x) { _mm512_storeu_si512(p, x); }
+  static I32 set_int(std::int32_t x) { return _mm512_set1_epi32(x); }
 
   static F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
   static F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
@@ -40,12 +42,14 @@ struct Isa {
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return where_equal(test, set(-__builtin_inff()), yes, no); }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), yes); }
   static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), yes); }
+  static I32 where_less(F32 a, F32 b, I32 yes, I32 no) { return _mm512_mask_mov_epi32(no, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), yes); }
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) { return _mm512_mask_mov_ps(no, static_cast<__mmask16>(bits), yes); }
   static F32 where_inside(I32 lo, I32 hi, std::int32_t k, F32 yes, F32 no) {
     const I32 key = _mm512_set1_epi32(k);
     return _mm512_mask_mov_ps(no, _mm512_mask_cmple_epi32_mask(_mm512_cmpgt_epi32_mask(hi, key), lo, key), yes);
   }
   static bool any_differs(F32 a, F32 b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ) != 0; }
+  static bool any_less(F32 a, F32 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ) != 0; }
 
   static F32 fraction(F32 x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }  // of an infinity: 0
   static F32 scale_by_floor_power(F32 p, F32 x) { return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set(-126.0F), _CMP_NLE_UQ), p, x); }

@@ -31,6 +31,8 @@ struct Isa {
     if (n > 0) *p = x;
   }
   static I32 load(const std::int32_t* p) { return *p; }
+  static void store(std::int32_t* p, I32 x) { *p = x; }
+  static I32 set_int(std::int32_t x) { return x; }
 
   static F32 add(F32 a, F32 b) { return a + b; }
   static F32 sub(F32 a, F32 b) { return a - b; }
@@ -43,10 +45,12 @@ struct Isa {
 
   static F32 where_neg_inf(F32 test, F32 yes, F32 no) { return test == -std::numeric_limits<float>::infinity() ? yes : no; }
   static F32 where_equal(F32 a, F32 b, F32 yes, F32 no) { return a == b ? yes : no; }
-  static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return a < b ? yes : no; }                   // no where either is NaN
+  static F32 where_less(F32 a, F32 b, F32 yes, F32 no) { return a < b ? yes : no; }  // no where either is NaN
+  static I32 where_less(F32 a, F32 b, I32 yes, I32 no) { return a < b ? yes : no; }
   static F32 where_bits(std::uint32_t bits, F32 yes, F32 no) { return (bits & 1U) != 0 ? yes : no; }  // bit l for lane l
   static F32 where_inside(I32 lo, I32 hi, std::int32_t k, F32 yes, F32 no) { return lo <= k && k < hi ? yes : no; }
   static bool any_differs(F32 a, F32 b) { return !(a == b); }  // NaN differs from everything
+  static bool any_less(F32 a, F32 b) { return a < b; }
 
   /// x - floor(x) in [0, 1); anything but NaN where x is infinite or huge; NaN where x is NaN.
   static F32 fraction(F32 x) {

@@ -8,6 +8,7 @@ using mha::kernels::Index;
 using mha::kernels::KernelTable;
 using mha::kernels::kMaxLanes;
 using mha::kernels::kMaxPanelVectors;
+using mha::kernels::Largest;
 using mha::kernels::Moments;
 using mha::kernels::Rows;
 using mha::kernels::RowState;
@@ -387,6 +388,7 @@ bool all_finite(Rows rows) {
 
 #include "kernels/few_leaves.inl"
 #include "kernels/limit_leaves.inl"
+#include "kernels/link_leaves.inl"
 #include "kernels/row_leaves.inl"
 #include "kernels/softmax_leaves.inl"
 
@@ -413,6 +415,7 @@ constexpr KernelTable leaf_table(const char* name) {
       .sum_and_max = sum_and_max,
       .first_equal = first_equal,
       .add_moments = add_moments,
+      .keep_largest = keep_largest,
       .accumulate = accumulate,
       .accumulate_visible = accumulate_visible,
       .rescale = rescale,

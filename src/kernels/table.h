@@ -68,6 +68,13 @@ struct Moments {
   float* square;
 };
 
+/// The largest scores of every lane and their keys, from the largest down: entry j of lane l at [j * ld + l]; -inf where there are fewer.
+struct Largest {
+  float* score;
+  std::int32_t* key;
+  int count;  // entries of each lane, at least 1
+};
+
 struct KernelTable {
   const char* name;
   int lanes;
@@ -116,6 +123,9 @@ struct KernelTable {
   void (*first_equal)(const float* scores, Index ld, Index keys, const float* value, float* key);
   /// distance[l] += sum over k of w * |key + k - from[l]|, square[l] += sum of w * (key + k - from[l])^2, where w = weights[k * ld + l].
   void (*add_moments)(const float* weights, Index ld, int vectors, Index keys, Moments to);
+  /// Each lane's list takes in what is larger than its last entry, the score of row k being that of key first_key + k. Among equals the one
+  /// that came earlier stays first. NaN and -inf are passed over.
+  void (*keep_largest)(const float* scores, Index ld, int vectors, Index keys, std::int32_t first_key, Largest to);
 
   /// acc[d * ld + l] = alpha[l] * acc[d * ld + l] + sum over k of values[k][d] * weights[k * ld + l], k ascending. alpha may be null (1).
   void (*accumulate)(Rows values, const float* weights, Index ld, int vectors, const float* alpha, float* acc);

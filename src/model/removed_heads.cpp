@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/row_numbers.h"
+#include "attention/row_numbers.h"
 
 namespace mha::model {
 namespace {
@@ -13,12 +13,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TensorView head_of(const TensorView& view, int axis, Index head) { return view.slice(axis, head, head + 1); }
 ConstTensorView head_of(const ConstTensorView& view, int axis, Index head) { return view.slice(axis, head, head + 1); }
-
-/// What a statistic is of a row that sees no key.
-double of_no_key(TensorView RowStatistics::* number) {
-  if (number == &RowStatistics::max_score) return -kInfinity;
-  return number == &RowStatistics::max_key ? -1 : 0;
-}
 
 }  // namespace
 
@@ -50,8 +44,9 @@ TensorView AllHeadsTrace::spread(const ConstTensorView& view, int axis, double a
 
 RowStatistics AllHeadsTrace::spread_statistics(const RowStatistics& statistics) {
   RowStatistics all{.chosen = statistics.chosen};
-  for (TensorView RowStatistics::* number : nn::kRowNumbers) {
-    if (statistics.*number) all.*number = spread(statistics.*number, 1, of_no_key(number));
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    const TensorView& kept = statistics.*number.view;
+    if (kept) all.*number.view = spread(kept, 1, number.blank);
   }
   return all;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/row_numbers.h"
 #include "core/arena.h"
 #include "core/check.h"
 #include "mha/model/safetensors.h"
@@ -20,7 +21,6 @@
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
-#include "nn/row_numbers.h"
 
 namespace mha {
 namespace {
@@ -129,38 +129,39 @@ void check_arguments(const TransformerConfig& config, const TransformerInputs& i
                          (inputs.allowed.rank() == 4 && (inputs.allowed.size(1) == 1 || inputs.allowed.size(1) == config.heads));
   MHA_CHECK(ShapeError, all_heads, "transformer: allowed has shape ", to_string(inputs.allowed.shape), ", rank 4 with 1 or ", config.heads,
             " heads is wanted");
+  MHA_CHECK(ShapeError, inputs.links >= 0 && inputs.links <= kMaxLinks, "transformer: ", inputs.links, " links are asked for, at most ",
+            kMaxLinks, " can be");
   MHA_CHECK(ShapeError, inputs.statistics || !inputs.chosen, "transformer: chosen is given, but no statistics are asked for");
 }
 
-/// Room for all statistics of one layer, each [batch, heads, length].
-RowStatistics statistics_room(Arena& arena, const Dims& rows, const ConstTensorView& chosen) {
-  RowStatistics room{.chosen = chosen};
-  for (TensorView RowStatistics::* number : nn::kRowNumbers) {
-    const bool key = number == &RowStatistics::max_key;
-    if (number == &RowStatistics::chosen_weight && !chosen) continue;
-    room.*number =
-        key ? TensorView(arena.take<Index>(element_count(rows)), rows) : TensorView(arena.take<float>(element_count(rows)), rows);
+/// Room for all numbers of one layer that are asked for.
+RowStatistics statistics_room(Arena& arena, const Dims& rows, const TransformerInputs& inputs) {
+  RowStatistics room{.chosen = inputs.chosen};
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    if (number.links ? inputs.links == 0 : !inputs.statistics) continue;
+    if (number.view == &RowStatistics::chosen_weight && !inputs.chosen) continue;
+    const Dims shape = number.links ? Dims{rows[0], rows[1], rows[2], inputs.links} : rows;
+    const Index count = element_count(shape);
+    room.*number.view = number.key ? TensorView(arena.take<Index>(count), shape) : TensorView(arena.take<float>(count), shape);
   }
   return room;
 }
 
 /// Tokens that do not exist become rows that see no key: nobody shall count them.
 void blank_padding(const RowStatistics& statistics, std::span<const Index> lengths) {
-  if (!statistics) return;
-  const Dims rows = statistics.entropy.shape;
   const auto blank = [&](const TensorView& view, auto value) {
-    for (Index b = 0; b < rows[0] && view; ++b) {
-      for (Index h = 0; h < rows[1]; ++h) {
-        auto* row = view.as<decltype(value)>() + (b * rows[1] + h) * rows[2];
-        std::fill(row + lengths[static_cast<std::size_t>(b)], row + rows[2], value);
+    const Index width = view.rank() == 4 ? view.size(3) : 1;
+    for (Index b = 0; b < view.size(0); ++b) {
+      for (Index h = 0; h < view.size(1); ++h) {
+        auto* row = view.as<decltype(value)>() + (b * view.size(1) + h) * view.size(2) * width;
+        std::fill(row + lengths[static_cast<std::size_t>(b)] * width, row + view.size(2) * width, value);
       }
     }
   };
-  blank(statistics.max_score, -std::numeric_limits<float>::infinity());
-  blank(statistics.max_key, Index{-1});
-  for (const TensorView& view :
-       {statistics.entropy, statistics.distance, statistics.distance_variance, statistics.first_weight, statistics.chosen_weight}) {
-    blank(view, 0.0F);
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    const TensorView& view = statistics.*number.view;
+    if (!view) continue;
+    number.key ? blank(view, static_cast<Index>(number.blank)) : blank(view, static_cast<float>(number.blank));
   }
 }
 
@@ -233,7 +234,7 @@ struct Transformer::Impl {
     const ArenaScope scope(arena);
     RowStatistics statistics;
     if (scratch.statistics) {
-      statistics = statistics_room(arena, {scratch.x.size(0), std::ssize(block.kept), scratch.x.size(1)}, inputs.chosen);
+      statistics = statistics_room(arena, {scratch.x.size(0), std::ssize(block.kept), scratch.x.size(1)}, inputs);
     }
     Tensor memory;
     const ConstTensorView allowed = model::of_kept_heads(inputs.allowed, block.kept, memory);
@@ -252,9 +253,12 @@ struct Transformer::Impl {
       Tensor out(DType::F32, rows.shape());
       RowStatistics statistics{.chosen = inputs.chosen};
       std::vector<Tensor> numbers;
-      for (TensorView RowStatistics::* number : nn::kRowNumbers) {
-        if (!(scratch.statistics.*number)) continue;
-        statistics.*number = numbers.emplace_back((scratch.statistics.*number).dtype, lse.shape()).view();
+      for (const attention::RowNumber& number : attention::kRowNumbers) {
+        const TensorView& whole = scratch.statistics.*number.view;
+        if (!whole) continue;
+        Dims none = whole.shape;
+        none[1] = 0;
+        statistics.*number.view = numbers.emplace_back(whole.dtype, none).view();
       }
       hook({.spec = spec,
             .q = rows,
@@ -324,7 +328,7 @@ void Transformer::forward(const TransformerInputs& inputs, TensorView hidden, Wo
                         .branch = {arena.take<float>(element_count(narrow)), narrow},
                         .wide = {arena.take<float>(element_count(wide)), wide},
                         .statistics = {}};
-  if (inputs.statistics && hook) scratch.statistics = statistics_room(arena, {batch, m.config.heads, length}, inputs.chosen);
+  if (hook) scratch.statistics = statistics_room(arena, {batch, m.config.heads, length}, inputs);
   m.embed(inputs, scratch.x, workspace);
   for (std::size_t layer = 0; layer < m.blocks.size(); ++layer) {
     MhaHook layer_hook;

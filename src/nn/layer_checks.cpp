@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "attention/row_numbers.h"
 #include "core/check.h"
-#include "nn/row_numbers.h"
 
 namespace mha {
 
@@ -210,8 +210,8 @@ LayerCall checked_call(const MhaConfig& config, DType dtype, const MhaInputs& in
   MHA_CHECK(ShapeError, outputs.y.shape == call.x.shape, "layer: y has shape ", to_string(outputs.y.shape), ", x has shape ",
             to_string(call.x.shape));
   MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.weights), "layer: y overlaps weights");
-  for (TensorView RowStatistics::* number : kRowNumbers) {
-    MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.statistics.*number), "layer: y overlaps statistics");
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    MHA_CHECK(ShapeError, !may_overlap(outputs.y, outputs.statistics.*number.view), "layer: y overlaps statistics");
   }
   MHA_CHECK(ShapeError, inputs.temperature > 0 && std::isfinite(inputs.temperature), "layer: temperature is ", inputs.temperature,
             ", must be finite and above 0");
@@ -242,11 +242,12 @@ void check_per_head(const MhaConfig& config, const LayerCall& call, const MhaInp
   };
   if (const auto* alibi = std::get_if<AlibiBias>(&call.spec.bias)) check_numbers("ALiBi slopes", alibi->slopes);
   if (!call.spec.sink_logits.empty()) check_numbers("sink logits", call.spec.sink_logits);
-  const Dims rows = {call.batch, config.heads, call.q_len};
-  for (TensorView RowStatistics::* number : kRowNumbers) {
-    const TensorView& view = outputs.statistics.*number;
-    MHA_CHECK(ShapeError, !view || view.shape == rows, "layer: statistics have a shape ", to_string(view.shape), ", must be ",
-              to_string(rows));
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    const TensorView& view = outputs.statistics.*number.view;
+    if (!view) continue;
+    Dims rows = {call.batch, config.heads, call.q_len};
+    if (number.links && view.rank() == 4) rows = {call.batch, config.heads, call.q_len, view.size(3)};
+    MHA_CHECK(ShapeError, view.shape == rows, "layer: statistics have a shape ", to_string(view.shape), ", must be ", to_string(rows));
   }
   if (!outputs.weights) return;
   const Dims wanted = {call.batch, config.heads, call.q_len, call.keys};

@@ -5,11 +5,11 @@
 #include <span>
 #include <utility>
 
+#include "attention/row_numbers.h"
 #include "core/check.h"
 #include "mha/layer.h"
 #include "nn/appended.h"
 #include "nn/layer_checks.h"
-#include "nn/row_numbers.h"
 
 namespace mha {
 namespace {
@@ -73,8 +73,8 @@ AttentionSpec spec_of(const AttentionSpec& spec, Index h, Index copies) {
 /// Head h's part of the statistics that are asked for, [batch, 1, q_len] each.
 RowStatistics statistics_of(const RowStatistics& all, Index h) {
   RowStatistics own{.chosen = all.chosen};
-  for (TensorView RowStatistics::* number : nn::kRowNumbers) {
-    if (all.*number) own.*number = (all.*number).slice(1, h, h + 1);
+  for (const attention::RowNumber& number : attention::kRowNumbers) {
+    if (all.*number.view) own.*number.view = (all.*number.view).slice(1, h, h + 1);
   }
   return own;
 }
@@ -92,19 +92,21 @@ struct OneHead {
 struct CopiedStatistics {
   CopiedStatistics(const RowStatistics& wanted, Index copies) : views{.chosen = wanted.chosen} {
     for (std::size_t i = 0; i < memory.size(); ++i) {
-      const TensorView& one = wanted.*nn::kRowNumbers[i];
+      const TensorView& one = wanted.*attention::kRowNumbers[i].view;
       if (!one) continue;
-      memory[i] = Tensor(one.dtype, {one.size(0), copies, one.size(2)});
-      views.*nn::kRowNumbers[i] = memory[i];
+      Dims shape = one.shape;
+      shape[1] = copies;
+      memory[i] = Tensor(one.dtype, shape);
+      views.*attention::kRowNumbers[i].view = memory[i];
     }
   }
   /// The last head's.
   void copy_to(const RowStatistics& wanted) const {
     for (std::size_t i = 0; i < memory.size(); ++i) {
-      if (memory[i]) copy(memory[i].view().slice(1, memory[i].size(1) - 1, memory[i].size(1)), wanted.*nn::kRowNumbers[i]);
+      if (memory[i]) copy(memory[i].view().slice(1, memory[i].size(1) - 1, memory[i].size(1)), wanted.*attention::kRowNumbers[i].view);
     }
   }
-  std::array<Tensor, nn::kRowNumbers.size()> memory;
+  std::array<Tensor, attention::kRowNumbers.size()> memory;
   RowStatistics views;
 };
 

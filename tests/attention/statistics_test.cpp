@@ -179,6 +179,7 @@ TEST_P(StatisticsTest, BitsDoNotDependOnThreadsOrBatchMates) {
     EXPECT_TRUE(bitwise_equal(a.max_score, b.max_score) && bitwise_equal(a.max_key, b.max_key) && bitwise_equal(a.entropy, b.entropy));
     EXPECT_TRUE(bitwise_equal(a.distance, b.distance) && bitwise_equal(a.distance_variance, b.distance_variance));
     EXPECT_TRUE(bitwise_equal(a.first_weight, b.first_weight) && bitwise_equal(a.chosen_weight, b.chosen_weight));
+    EXPECT_TRUE(bitwise_equal(a.link_weights, b.link_weights) && bitwise_equal(a.link_keys, b.link_keys));
     AttentionInputs alone = together.inputs();
     alone.q = alone.q.slice(0, 1, 2);
     alone.k = alone.k.slice(0, 1, 2);
@@ -186,7 +187,11 @@ TEST_P(StatisticsTest, BitsDoNotDependOnThreadsOrBatchMates) {
     Tensor out(DType::F32, {1, p.q_len, p.heads(), p.value_dim});
     Tensor entropy(DType::F32, {1, p.heads(), p.q_len});
     Workspace own(serial_executor());
-    attention_forward(together.spec(), alone, {.out = out, .statistics = {.entropy = entropy}}, own);
+    Tensor weights(DType::F32, {1, p.heads(), p.q_len, a.link_weights.size(3)}), keys(DType::I64, weights.shape());
+    attention_forward(together.spec(), alone, {.out = out, .statistics = {.entropy = entropy, .link_weights = weights, .link_keys = keys}},
+                      own);
+    EXPECT_TRUE(bitwise_equal(weights.view(), ConstTensorView(a.link_weights).slice(0, 1, 2)));
+    EXPECT_TRUE(bitwise_equal(keys.view(), ConstTensorView(a.link_keys).slice(0, 1, 2)));
     EXPECT_TRUE(bitwise_equal(entropy.view(), ConstTensorView(a.entropy).slice(0, 1, 2)));
   }
 }

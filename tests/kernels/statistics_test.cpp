@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/leaf_test.h"
@@ -53,6 +55,42 @@ TEST_P(StatisticsLeafTest, MomentsAreSumsByDistance) {
         }
         ASSERT_NEAR(distance[l], one, dot_tolerance(keys + 1) * one) << vectors << " vectors, " << keys << " keys, lane " << l;
         ASSERT_NEAR(square[l], two, dot_tolerance(keys + 2) * two) << vectors << " vectors, " << keys << " keys, lane " << l;
+      }
+    }
+  }
+}
+
+/// Lists of every length take in tile after tile, as sorting all scores would have it: ties by key, NaN and -inf passed over.
+TEST_P(StatisticsLeafTest, LargestAreKeptSorted) {
+  for (int vectors = 1; vectors <= table().panel_vectors; ++vectors) {
+    for (const int count : {1, 2, 3, 8, 32}) {
+      const Index width = vectors * lanes();
+      const Index ld = width + lanes();
+      const Index size = (count - 1) * ld + width;
+      const Guarded<float> score = filled(size, -kInf);
+      const Guarded<std::int32_t> key(size, leaf_guard);
+      std::fill(key.begin(), key.end(), -1);
+      std::vector<std::vector<std::pair<float, std::int32_t>>> all(static_cast<std::size_t>(width));
+      std::int32_t first = 0;
+      for (const Index keys : {1, 7, 128, 33, 50}) {
+        const Guarded<float> scores = normals((keys - 1) * ld + width, static_cast<std::uint64_t>(first + 3));
+        for (float& one : scores) one = one > 1.5F ? kNaN : one < -1.5F ? -kInf : std::round(4 * one);
+        table().keep_largest(scores.data(), ld, vectors, keys, first, {score.data(), key.data(), count});
+        for (Index k = 0; k < keys; ++k, ++first) {
+          for (Index l = 0; l < width; ++l) {
+            const float one = scores[k * ld + l];
+            if (one > -kInf) all[static_cast<std::size_t>(l)].emplace_back(-one, first);
+          }
+        }
+        for (Index l = 0; l < width; ++l) {
+          auto& sorted = all[static_cast<std::size_t>(l)];
+          std::sort(sorted.begin(), sorted.end());
+          for (int j = 0; j < count; ++j) {
+            const bool there = j < static_cast<int>(sorted.size());
+            ASSERT_EQ(score[j * ld + l], there ? -sorted[static_cast<std::size_t>(j)].first : -kInf) << count << " lane " << l;
+            ASSERT_EQ(key[j * ld + l], there ? sorted[static_cast<std::size_t>(j)].second : -1) << count << " lane " << l;
+          }
+        }
       }
     }
   }

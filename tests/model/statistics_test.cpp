@@ -29,7 +29,7 @@ TEST_P(EncoderStatistics, OfEveryLayerAreThoseOfItsWeights) {
   const std::vector<Index> ids = some_ids(2 * 29, model.config().vocabulary, 3);
   const Tensor chosen = some_keys(29);
   Workspace workspace;
-  const TransformerInputs inputs{.ids = ids, .batch = 2, .temperature = 0.5F, .statistics = true, .chosen = chosen};
+  const TransformerInputs inputs{.ids = ids, .batch = 2, .temperature = 0.5F, .statistics = true, .links = 5, .chosen = chosen};
   const EncoderRun tables = run_encoder(model, inputs, workspace);
   Index layers = 0;
   Tensor hidden(DType::F32, {2, 29, 48});
@@ -49,13 +49,13 @@ TEST_P(EncoderStatistics, PaddingIsCountedByNobody) {
   const Tensor chosen = some_keys(19);
   Workspace workspace;
   const auto numbers = [](const RowStatistics& s) {
-    return std::vector<ConstTensorView>{s.max_score,         s.max_key,      s.entropy,      s.distance,
-                                        s.distance_variance, s.first_weight, s.chosen_weight};
+    return std::vector<ConstTensorView>{s.max_score,    s.max_key,       s.entropy,      s.distance, s.distance_variance,
+                                        s.first_weight, s.chosen_weight, s.link_weights, s.link_keys};
   };
-  const std::vector<double> blank = {-std::numeric_limits<double>::infinity(), -1, 0, 0, 0, 0, 0};
+  const std::vector<double> blank = {-std::numeric_limits<double>::infinity(), -1, 0, 0, 0, 0, 0, 0, -1};
   std::vector<std::vector<Tensor>> together;  // [layer][number]
   Tensor hidden(DType::F32, {4, 19, 48});
-  const TransformerInputs batch{.ids = ids, .batch = 4, .lengths = lengths, .statistics = true, .chosen = chosen};
+  const TransformerInputs batch{.ids = ids, .batch = 4, .lengths = lengths, .statistics = true, .links = 3, .chosen = chosen};
   model.forward(batch, hidden, workspace, [&](Index, const MhaTrace& trace) {
     together.emplace_back();
     for (const ConstTensorView& view : numbers(trace.statistics)) together.back().push_back(converted(view, view.dtype));
@@ -70,7 +70,7 @@ TEST_P(EncoderStatistics, PaddingIsCountedByNobody) {
     if (own == 0) continue;
     const std::span<const Index> text = std::span(ids).subspan(static_cast<std::size_t>(b * 19), static_cast<std::size_t>(own));
     Tensor own_hidden(DType::F32, {1, own, 48});
-    const TransformerInputs alone{.ids = text, .statistics = true, .chosen = chosen.view().slice(1, 0, own)};
+    const TransformerInputs alone{.ids = text, .statistics = true, .links = 3, .chosen = chosen.view().slice(1, 0, own)};
     model.forward(alone, own_hidden, workspace, [&](Index layer, const MhaTrace& trace) {
       for (std::size_t i = 0; i < blank.size(); ++i) {
         const Tensor& all = together[static_cast<std::size_t>(layer)][i];
@@ -111,6 +111,7 @@ TEST(EncoderStatisticsAsked, WrongRequestsAreRefused) {
   const Tensor six(DType::Bool, {1, 6});
   EXPECT_TRUE(mentions(refused({.ids = ids, .statistics = true, .chosen = five}), "chosen", "[1, 5]", "6"));
   EXPECT_TRUE(mentions(refused({.ids = ids, .chosen = six}), "chosen", "statistics"));
+  EXPECT_TRUE(mentions(refused({.ids = ids, .links = 33}), "33 links", "32"));
 }
 
 }  // namespace

@@ -132,6 +132,31 @@ std::string statistics_mismatch(const RowStatistics& got, const Results& expecte
   return wrong;
 }
 
+/// Each row's links against the oracle's table, when every weight may be off by `relative` of itself: the i-th largest weight is then off
+/// by no more, and keys may only change places with keys that weigh as much to rounding.
+std::string links_mismatch(const RowStatistics& got, const Results& expected, double relative) {
+  const RowStatistics& exact = expected.statistics();
+  std::string wrong = first_beyond({"link_weights", got.link_weights, exact.link_weights}, [&](Index b, Index h, Index q, Index i) {
+    return relative * element(exact.link_weights, b, h, q, i) + std::ldexp(1.0, -126);
+  });
+  for_each_position(exact.link_keys.shape, [&](Index b, Index h, Index q, Index i) {
+    const auto key_of = [&](const RowStatistics& s, Index at) { return static_cast<Index>(element(s.link_keys, b, h, q, at)); };
+    const Index ours = key_of(got, i);
+    const Index theirs = key_of(exact, i);
+    bool right = ours == theirs;
+    if (!right && ours >= 0 && theirs >= 0 && ours < expected.weights().size(3)) {
+      const auto weight = [&](Index key) { return element(expected.weights(), b, h, q, key); };
+      right = weight(ours) >= weight(theirs) * (1 - 4 * relative) && weight(theirs) >= weight(ours) * (1 - 4 * relative);
+      for (Index before = 0; before < i; ++before) right = right && key_of(got, before) != ours;
+    }
+    if (right || !wrong.empty()) return;
+    std::ostringstream text;
+    text << "link_keys[" << b << ", " << h << ", " << q << ", " << i << "] is " << ours << ", the oracle says " << theirs;
+    wrong = text.str();
+  });
+  return wrong;
+}
+
 }  // namespace
 
 const char* name_of(Layout layout) {
@@ -308,8 +333,9 @@ Results::Results(const Problem& p, DType out, DType statistics, Ask ask) {
 }
 
 void Results::ask_statistics(const Problem& p, DType dtype) {
-  const auto make = [&](DType type) {
-    statistics_storage_.emplace_back(type, Dims{p.batch, p.heads(), p.q_len});
+  const auto make = [&](DType type, Index links = 0) {
+    const Dims rows = {p.batch, p.heads(), p.q_len};
+    statistics_storage_.emplace_back(type, links == 0 ? rows : Dims{p.batch, p.heads(), p.q_len, links});
     fill(statistics_storage_.back().view(), kMark);
     return statistics_storage_.back().view();
   };
@@ -317,6 +343,9 @@ void Results::ask_statistics(const Problem& p, DType dtype) {
     *view = make(dtype);
   }
   statistics_.max_key = make(DType::I64);
+  const Index links = 1 + static_cast<Index>(p.seed * 7 % static_cast<std::uint64_t>(kMaxLinks));  // 8 where the seed is 1
+  statistics_.link_weights = make(dtype, links);
+  statistics_.link_keys = make(DType::I64, links);
   const bool placed = p.align != Align::Unset || (p.q_len == p.kv_len && p.kv_lengths.empty());
   if (placed) statistics_.distance = make(dtype);
   if (placed) statistics_.distance_variance = make(dtype);
@@ -388,6 +417,7 @@ std::string mismatch(const Instance& instance, const Results& got) {
     });
   }
   if (wrong.empty() && got.statistics()) wrong = statistics_mismatch(got.statistics(), expected, relative);
+  if (wrong.empty() && got.statistics().link_keys) wrong = links_mismatch(got.statistics(), expected, relative);
   return wrong;
 }
 

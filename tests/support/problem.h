@@ -102,7 +102,7 @@ class Instance {
 struct Ask {
   bool lse = true;
   bool weights = true;
-  bool statistics = false;  // all of them; distances where the problem says where queries sit among the keys
+  bool statistics = false;  // all of them, links too; distances where the problem says where queries sit among the keys
 };
 
 /// Outputs of the problem's shapes, filled with a mark before the call.

@@ -23,14 +23,18 @@ struct KeptStatistics {
         distance_variance(dtype, rows),
         first_weight(dtype, rows),
         chosen_weight(dtype, rows),
-        asked{max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight, chosen} {}
-  Tensor max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight;
+        link_weights(dtype, {rows[0], rows[1], rows[2], kLinks}),
+        link_keys(DType::I64, link_weights.shape()),
+        asked{max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight, link_weights, link_keys, chosen} {}
+  static constexpr Index kLinks = 5;
+  Tensor max_score, max_key, entropy, distance, distance_variance, first_weight, chosen_weight, link_weights, link_keys;
   RowStatistics asked;
 };
 
 /// What one row's numbers should be.
 struct PlainRow {
   double entropy = 0, total = 0, distance = 0, square = 0, chosen = 0, largest = -1;
+  std::vector<double> sorted;  // all weights, the largest first
 
   PlainRow(const ConstTensorView& weights, const ConstTensorView& chosen_keys, Index b, Index h, Index q) {
     for (Index key = 0; key < weights.size(3); ++key) {
@@ -38,11 +42,13 @@ struct PlainRow {
       const auto gap = static_cast<double>(std::abs(q - key));
       if (weight > 0) entropy -= weight * std::log(weight);
       total += weight;
+      sorted.push_back(weight);
       distance += weight * gap;
       square += weight * gap * gap;
       largest = std::max(largest, weight);
       if (element(chosen_keys, chosen_keys.size(0) == 1 ? 0 : b, key) != 0) chosen += weight;
     }
+    std::sort(sorted.rbegin(), sorted.rend());
     if (total == 0) return;
     distance /= total;
     square /= total;
@@ -69,6 +75,13 @@ inline std::string beyond_table(const RowStatistics& got, const ConstTensorView&
     const auto key = static_cast<Index>(element(got.max_key, b, h, q));
     const bool found = row.total == 0 ? key == -1 : key >= 0 && element(weights, b, h, q, key) >= row.largest * (1 - 4 * relative);
     if (!found) wrong << "max_key[" << b << ", " << h << ", " << q << "] is " << key << "\n";
+    for (Index i = 0; got.link_keys && i < got.link_keys.size(3); ++i) {
+      const auto link = static_cast<Index>(element(got.link_keys, b, h, q, i));
+      const double largest = i < weights.size(3) ? row.sorted[static_cast<std::size_t>(i)] : 0;
+      const double there = link < 0 ? 0 : element(weights, b, h, q, link);
+      const double off = std::max(std::abs(element(got.link_weights, b, h, q, i) - largest), std::abs(there - largest));
+      if (off > 4 * relative * largest + std::ldexp(1.0, -126)) wrong << "link " << i << " of row " << q << " is key " << link << "\n";
+    }
   });
   return wrong.str().substr(0, 500);
 }

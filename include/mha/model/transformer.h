@@ -50,7 +50,8 @@ struct TransformerInputs {
   std::span<const Index> token_types = {};  // like ids; absent: 0
   ConstTensorView allowed = {};             // who may attend to whom, in every layer; as in AttentionInputs
   float temperature = 1.0F;                 // of every layer's heads; as in MhaInputs
-  bool statistics = false;  // whether the hook is given all numbers of mha/statistics.h; tokens beyond `lengths` as rows that see no key
+  bool statistics = false;  // whether the hook is given the numbers of mha/statistics.h; tokens beyond `lengths` as rows that see no key
+  Index links = 0;          // so many strongest links of each row besides, at most kMaxLinks
   ConstTensorView chosen = {};  // bool, [batch | 1, length]: the keys of their chosen_weight; absent: they have none
 };
 

@@ -7,6 +7,7 @@
 //   std::string svg = mha::arcs_svg(picture);
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,15 +31,16 @@ struct PictureHead {
 };
 
 struct Picture {
-  std::string text = {};        // read by the model
-  std::string model = {};       // its name
-  std::string change = {};      // what was changed in the model, where something was: said in the picture
-  bool pieces = false;          // units are pieces, not words
-  std::vector<Unit> queries;    // rows
-  std::vector<Unit> keys = {};  // columns; empty: as queries
+  std::string text = {};           // read by the model
+  std::string model = {};          // its name
+  std::string change = {};         // what was changed in the model, where something was: said in the picture
+  bool pieces = false;             // units are pieces, not words
+  std::vector<Unit> queries = {};  // rows
+  std::vector<Unit> keys = {};     // columns; empty: as queries
   std::vector<PictureHead> heads = {};
-  bool special = false;  // draw special units; otherwise it is said how much they take
-  double least = 0.05;   // arcs: links below are not drawn, and it is said how much they are
+  bool special = false;                    // draw special units; otherwise it is said how much they take
+  double least = 0.05;                     // arcs: links below are not drawn, and it is said how much they are
+  std::shared_ptr<const void> owner = {};  // of the weights, where the picture keeps them
 
   const std::vector<Unit>& columns() const { return keys.empty() ? queries : keys; }
 };

@@ -127,6 +127,7 @@ def test_config(model):
     config = model.config
     assert (config.family, config.layers, config.heads, config.d_model, config.head_dim) == ("bert", 2, 4, 32, 8)
     assert config.activation == "gelu"
+    assert config.pruned_heads == {}
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,23 @@ import contextlib
 import importlib.metadata
 import sys
 
-from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
-                       segments, window)
+from mha._core import (Encoding, HeadHealth, HealthWatch, Mask, Tokenizer, Trace, TransformerConfig, WatchedText, alibi_slopes, causal, chunk,
+                       current_isa, max_threads, prefix, segments, window)
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.layer import LayerOutputs, MultiHeadAttention
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
+from mha.watch import watch_text
 
 __all__ = [
     "AttentionOutputs",
     "Capture",
     "CapturedLayer",
     "Encoding",
+    "HeadHealth",
+    "HealthWatch",
     "LayerOutputs",
     "Mask",
     "MultiHeadAttention",
@@ -32,6 +35,7 @@ __all__ = [
     "Trace",
     "Transformer",
     "TransformerConfig",
+    "WatchedText",
     "WeightsMap",
     "alibi_slopes",
     "attention_forward",
@@ -47,6 +51,7 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
+    "watch_text",
     "window",
 ]
 

@@ -14,6 +14,7 @@
 #include "model.h"
 #include "openmp.h"
 #include "tables.h"
+#include "watch.h"
 
 namespace nb = nanobind;
 
@@ -45,6 +46,7 @@ NB_MODULE(_core, module) {
   mha::python::bind_layer(module);
   mha::python::bind_tables(module);
   mha::python::bind_model(module);
+  mha::python::bind_watch(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);
 }

@@ -74,7 +74,9 @@ std::string size_text(Index bytes) {
 }
 
 std::string group_title(const BenchProblem& p) {
-  const std::string heads = p.heads == p.kv_heads ? fmt::format("{} heads", p.heads) : fmt::format("{} heads over {}", p.heads, p.kv_heads);
+  const std::string heads = p.heads == 1            ? "1 head"
+                            : p.heads == p.kv_heads ? fmt::format("{} heads", p.heads)
+                                                    : fmt::format("{} heads over {}", p.heads, p.kv_heads);
   switch (p.group) {
     case BenchGroup::Attention:
       return fmt::format("attention: batch {}, {}", p.batch, heads);

@@ -15,6 +15,8 @@ ROOMS = {
     "nn": {"core", "kernels", "attention"},
     "model": {"core", "attention", "nn"},
     "analysis": {"core", "attention", "nn", "model"},
+    "view": {"core", "attention", "nn", "model", "analysis"},
+    "serve": {"core", "view"},
 }
 PUBLIC = {  # public header -> room that implements it; mha/model/* and mha/analysis/* belong to theirs
     "error.h": "core", "dtype.h": "core", "tensor.h": "core", "workspace.h": "core", "version.h": "core",
@@ -25,7 +27,8 @@ PUBLIC = {  # public header -> room that implements it; mha/model/* and mha/anal
 OUTSIDE = {"apps", "bench", "examples", "python"}  # public headers and their own only
 THIRD = {  # prefix of a third party's header -> where it may be included
     "tbb/": {"core/executor.cpp"}, "oneapi/": {"core/executor.cpp"},
-    "nlohmann/": {"model", "apps", "tests"}, "utf8proc.h": {"model"}, "CLI/": {"apps"}, "fmt/": {"apps"},
+    "nlohmann/": {"model", "view", "apps", "tests"}, "utf8proc.h": {"model", "view"}, "png.h": {"view"}, "CLI/": {"apps"}, "fmt/": {"apps"},
+    "boost/": {"serve/server.cpp"},
     "gtest/": {"tests"}, "rapidcheck": {"tests"}, "benchmark/": {"bench"}, "nanobind/": {"python"},
 }
 ISA_FILES = re.compile(r"kernels/(isa_\w+\.cpp|\w*leaves\.inl|\w+_ops\.inl)$")

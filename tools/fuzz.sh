@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fuzzes the two readers of files from outside, both at once: tools/fuzz.sh [SECONDS], 600 without it. Begins with tests/fuzz/corpus and what
+# Fuzzes the readers of files from outside, all at once: tools/fuzz.sh [SECONDS], 600 without it. Begins with tests/fuzz/corpus and what
 # earlier runs found (build/fuzz/found), prints what was reached, and fails where an input crashed a reader, took 5 seconds or much memory;
 # that input lies then in build/fuzz. `tools/fuzz.sh --keep` runs nothing: it adds to the corpus what runs have found and the corpus lacks.
 . "$(dirname "$0")/setup.sh"
 
-names="safetensors tokenizer"
+names="conllu safetensors tokenizer"
 found=$build/fuzz/found
 targets=$build/fuzz/tests/fuzz
 

@@ -23,7 +23,7 @@ remedy() {
     echo "the disk is full: free some space (about 2 GB in all) and run again"
   elif grep -qiE 'could not get lock|unable to (acquire|lock)' "$1"; then
     echo "another package manager is at work: wait for it and run again"
-  elif grep -qiE 'temporary failure|could not resolve|unreachable|timed out|could not connect|NewConnectionError|NameResolutionError|connection (failed|refused|broken)|ProxyError' "$1"; then
+  elif grep -qiE 'temporary failure|could not resolve|unreachable|timed out|could not connect|NewConnectionError|NameResolutionError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|connection (failed|refused|broken)|ProxyError' "$1"; then
     echo "the network cannot be reached: connect and run again (only the first run needs it)"
   elif grep -qiE 'permission denied|read-only file system|not in the sudoers|password is required' "$1"; then
     echo "something may not be written: check who owns it and run again"
@@ -112,6 +112,20 @@ setup_requirements_of() {
   cp "$1" "$venv/.$name"
 }
 
+# setup_web: Node, and the packages that the page of mha serve is built from in web/node_modules. The command builds without them; its page
+# then says how to get it. A Node that is there (18 or later) is used, wherever it is from.
+setup_web() {
+  local stamp modules=$root/web/node_modules
+  { command -v node && command -v npm; } >/dev/null || setup_packages web
+  stamp="$(node --version) $(sha256sum <"$root/web/package-lock.json")"
+  [ "$(cat "$modules/.made" 2>/dev/null)" = "$stamp" ] && return 0
+  need_space 300 "$root" "what the page is built from"
+  say "installing what the page is built from into web/node_modules"
+  quietly npm "npm ci" npm --prefix "$root/web" ci --ignore-scripts --no-audit --no-fund
+  echo "$stamp" >"$modules/.made"
+}
+web_stamp() { cat "$root/web/node_modules/.made" 2>/dev/null || true; }
+
 model_is_good() { (cd "$model" 2>/dev/null && sha256sum --quiet --strict -c "$root/tools/model.sha256" >/dev/null 2>&1); }
 model_stamp() { (cd "$model" 2>/dev/null && sha256sum "$root/tools/model.sha256" && stat -c '%n %s %Y' . $(awk '{ print $2 }' "$root/tools/model.sha256")) 2>/dev/null; }
 
@@ -150,12 +164,12 @@ fetch_model() {
   chmod 755 "$1/model"
 }
 
-# build_preset NAME [TARGET...]: configures build/NAME when the presets or the place of the checkout changed, then builds it. CMake itself
+# build_preset NAME [TARGET...]: configures build/NAME when the presets, what the page is built from or the place of the checkout changed, then builds it. CMake itself
 # notices every other change. The environment variable `under` holds a command to run the build under.
 build_preset() {
   local preset=$1 dir=$build/$1 stamp
   shift
-  stamp="$root $(sha256sum <"$root/CMakePresets.json")"
+  stamp="$root $(sha256sum <"$root/CMakePresets.json") $(web_stamp)"
   if [ "$(cat "$dir/.configured" 2>/dev/null)" != "$stamp" ]; then
     say "configuring build/$preset"
     need_space 500 "$build" "the build"

@@ -4,18 +4,15 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "command.h"
-#include "mha/analysis/usual.h"
 #include "mha/error.h"
 #include "model_folder.h"
+#include "texts.h"
 #include "watch_report.h"
 
 namespace mha::app {
@@ -46,8 +43,7 @@ constexpr Threshold kThresholds[] = {
 constexpr std::size_t kComplaints = 20;  // lines at most
 
 struct Options {
-  std::vector<std::string> texts;
-  std::optional<std::string> file;
+  TextOptions texts;
   std::string model;
   std::string sort;
   std::optional<Index> threads;
@@ -94,28 +90,6 @@ std::vector<std::string> number_names() {
   return names;
 }
 
-std::vector<std::string> lines_of(std::istream& in, const std::string& name) {
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  if (in.bad()) throw IoError(fmt::format("{}: cannot be read", name));
-  return lines;
-}
-
-std::vector<std::string> read_lines(const std::string& file) {
-  if (file == "-") return lines_of(std::cin, "standard input");
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) throw IoError(fmt::format("{}: is a folder, a text file is wanted", file));
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw IoError(fmt::format("{}: cannot be read", file));
-  return lines_of(in, file);
-}
-
-std::vector<std::string> texts_of(const Options& options) {
-  if (options.file) return read_lines(*options.file);
-  if (!options.texts.empty()) return options.texts;
-  return {plain_sentences().begin(), plain_sentences().end()};
-}
-
 WatchReport watch_texts(const OpenModel& model, const std::vector<std::string>& texts, const Options& options) {
   const TransformerConfig& config = model.transformer.config();
   WatchReport report;
@@ -134,14 +108,12 @@ WatchReport watch_texts(const OpenModel& model, const std::vector<std::string>& 
       report.tokens += read.tokens;
       report.cut += read.cut ? 1 : 0;
     } catch (const Error& error) {
-      throw Error(fmt::format("{} {}: {}", options.file ? *options.file + ", line" : "text", i + 1, error.what()));
+      throw Error(fmt::format("{}: {}", place_of(options.texts, i), error.what()));
     }
   }
-  if (report.texts == 0) throw Error(fmt::format("{}: no text has a word in it", options.file.value_or("TEXT")));
+  if (report.texts == 0) throw Error(fmt::format("{}: no text has a word in it", name_of(options.texts)));
   report.rules = watch.rules();
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    for (Index head = 0; head < config.heads; ++head) report.rows.push_back({{layer, head}, watch.head({layer, head})});
-  }
+  for (const HeadId& id : all_heads(config)) report.rows.push_back({id, watch.head(id)});
   return report;
 }
 
@@ -168,9 +140,8 @@ std::vector<std::string> complaints_of(const WatchReport& report, const Options&
 }
 
 Output run(const Options& options) {
-  if (options.file && !options.texts.empty()) throw Error("TEXT and --file exclude each other");
   if (options.json && options.prometheus) throw Error("--json and --prometheus exclude each other");
-  const std::vector<std::string> texts = texts_of(options);
+  const std::vector<std::string> texts = texts_of(options.texts);
   const OpenModel model = open_model(options.model);
   WatchReport report = watch_texts(model, texts, options);
   Output output{.text = {}, .code = 0, .complaints = complaints_of(report, options)};
@@ -188,8 +159,7 @@ void add_watch(CLI::App& app, Output& output) {
   CLI::App* command = app.add_subcommand("watch", "The health of every head over many texts: logits, entropy, sinks, dead rows, NaN");
   auto options = std::make_shared<Options>();
   command->footer(kFooter);
-  command->add_option("TEXT,--text", options->texts, "Texts, each as one argument")->type_name("");
-  command->add_option("--file", options->file, "Text file, a line is a text; - is standard input")->type_name("FILE");
+  add_texts(*command, options->texts);
   add_model_option(*command, options->model);
   command->add_option("--sort", options->sort, fmt::format("Worst heads first, by {}", fmt::join(number_names(), ", ")))
       ->check(CLI::IsMember(number_names()))

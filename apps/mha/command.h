@@ -14,7 +14,8 @@ namespace mha::app {
 struct Output {
   std::string text = {};
   int code = 0;
-  std::vector<std::string> complaints = {};  // for standard error, a line each
+  std::vector<std::string> complaints = {};              // for standard error, a line each
+  void (*print_now)(const std::string& text) = nullptr;  // for a command that stays: prints at once; set by main.cpp
 };
 
 /// Empty where `text` is a whole number of 64 bits, what is wrong with it otherwise.
@@ -36,11 +37,17 @@ Executor executor_of(Index threads);
 
 void add_view(CLI::App& app, Output& output);
 void add_find(CLI::App& app, Output& output);
+void add_serve(CLI::App& app, Output& output);
+void add_heads(CLI::App& app, Output& output);
+void add_score(CLI::App& app, Output& output);
 void add_shapes(CLI::App& app, Output& output);
 void add_explain(CLI::App& app, Output& output);
 void add_claims(CLI::App& app, Output& output);
 void add_verify(CLI::App& app, Output& output);
 void add_bench(CLI::App& app, Output& output);
 void add_watch(CLI::App& app, Output& output);
+void add_export(CLI::App& app, Output& output);
+void add_prune(CLI::App& app, Output& output);
+void add_compare(CLI::App& app, Output& output);
 
 }  // namespace mha::app

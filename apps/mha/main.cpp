@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -23,18 +24,31 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kBadInput = 2;
 
+// In the order of --help.
+constexpr std::array kCommands = {
+    mha::app::add_view,   mha::app::add_find,   mha::app::add_compare, mha::app::add_heads,  mha::app::add_score,
+    mha::app::add_prune,  mha::app::add_watch,  mha::app::add_serve,   mha::app::add_export, mha::app::add_explain,
+    mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify,  mha::app::add_bench,
+};
+
 constexpr const char* kFooter = R"(Examples:
   mha view                                  all heads on the telescope sentence
   mha view "The bank raised its rates."     ... on another text
   mha view --layer 5 --head 4               one head's whole table
   mha find --from telescope --to man        heads ranked by one link
+  mha heads --sort induction                what each head does, over many texts
   mha view --zero-head 5.11                 ... and what moves without that head
+  mha compare "He ate fish." "He ate rice." which heads make the difference
+  mha prune                                 which heads can go, and how many
   mha explain "money bank"                  the layer in numbers, step by step
   mha claims                                what is said of attention, measured
   mha shapes --d-model 512 --heads 8 --tokens 2
   mha verify                                fast paths against the reference
   mha bench                                 how fast, beside what is possible here
+  mha serve --open                          all of it as a page in the browser
   mha watch --file texts.txt                the health of every head over texts
+  mha score --conllu FILE --dev FILE        heads beside a treebank's relations
+  mha export --heads 5.11,5.4 --out heads.svg   pictures and tables to keep
 
 `mha COMMAND --help` says more. Layers and heads count from 0.)";
 
@@ -93,11 +107,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("mha ") + mha::kVersion);
   app.require_subcommand(1);
   mha::app::Output output;
+  output.print_now = [](const std::string& text) {
+    if (print_out(text) != 0) throw std::runtime_error("nobody reads the output");
+  };
   try {
-    for (const auto add : {mha::app::add_view, mha::app::add_find, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes,
-                           mha::app::add_verify, mha::app::add_bench, mha::app::add_watch}) {
-      add(app, output);
-    }
+    for (const auto add : kCommands) add(app, output);
     app.parse(argc, argv);
     const int printed = print_out(output.text);
     for (const std::string& complaint : output.complaints) fail(output.code, complaint);

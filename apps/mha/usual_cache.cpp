@@ -2,7 +2,6 @@
 #include "usual_cache.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "mha/error.h"
+#include "output_file.h"
 
 namespace mha::app {
 namespace {
@@ -93,18 +93,16 @@ std::optional<UsualWeights> read_cache(const std::string& path, const OpenModel&
   return usual;
 }
 
-/// Written beside its place and moved there, so that no reader ever sees half a file.
+/// A cache that cannot be written is none.
 void write_cache(const fs::path& path, const UsualWeights& usual) {
   const json part = {{"pairs", usual.pairs}, {"sums", usual.sums}};
   const json whole = {{"format", kFormat}, {"check", check_of(part)}, {"usual", part}};
-  const fs::path draft = fmt::format("{}.{}.tmp", path.string(), getpid());
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-  file << whole.dump() << '\n';
-  file.close();
-  if (file) fs::rename(draft, path, error);
-  if (!file || error) fs::remove(draft, error);
+  try {
+    write_file(path.string(), whole.dump() + '\n');
+  } catch (const IoError&) {  // the numbers are there all the same
+  }
 }
 
 }  // namespace

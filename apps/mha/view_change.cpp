@@ -28,17 +28,6 @@ std::optional<Number> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// "5.11" is layer 5, head 11.
-HeadId head_in(const std::string& text) {
-  const std::size_t dot = text.find('.');
-  if (dot != std::string::npos) {
-    const auto layer = number_in<Index>(std::string_view(text).substr(0, dot));
-    const auto head = number_in<Index>(std::string_view(text).substr(dot + 1));
-    if (layer && head) return {*layer, *head};
-  }
-  throw Error(fmt::format("--zero-head: \"{}\" is not LAYER.HEAD, as in 5.11", text));
-}
-
 bool hides(const Intervention& intervention, const Unit& unit) {
   return std::find(intervention.hidden.begin(), intervention.hidden.end(), unit.first) != intervention.hidden.end();
 }
@@ -63,6 +52,8 @@ std::vector<MovedLink> moved_links(const ChangeInputs& inputs) {
   return links;
 }
 
+}  // namespace
+
 std::string what_of(const ChangeOptions& options) {
   if (!options.temperature.empty()) return fmt::format("temperature {}: every head's scores divided by it", options.temperature);
   if (!options.mask_word.empty()) return fmt::format("nobody may attend to \"{}\"", options.mask_word);
@@ -70,7 +61,15 @@ std::string what_of(const ChangeOptions& options) {
                      options.zero_heads.size() == 1 ? "s" : "");
 }
 
-}  // namespace
+HeadId head_in(const std::string& option, const std::string& text) {
+  const std::size_t dot = text.find('.');
+  if (dot != std::string::npos) {
+    const auto layer = number_in<Index>(std::string_view(text).substr(0, dot));
+    const auto head = number_in<Index>(std::string_view(text).substr(dot + 1));
+    if (layer && head) return {*layer, *head};
+  }
+  throw Error(fmt::format("{}: \"{}\" is not LAYER.HEAD, as in 5.11", option, text));
+}
 
 void add_change_options(CLI::App& command, ChangeOptions& options) {
   const std::string group = "Change one thing, and see what moves";
@@ -102,15 +101,21 @@ Intervention intervention_of(const ChangeOptions& options, const OpenModel& mode
     const Unit& word = sentence.words[static_cast<std::size_t>(named_word("--mask-word", options.mask_word, sentence, model.tokenizer))];
     for (Index piece = word.first; piece < word.first + word.count; ++piece) intervention.hidden.push_back(piece);
   }
-  for (const std::string& head : options.zero_heads) intervention.zeroed.push_back(head_in(head));
+  for (const std::string& head : options.zero_heads) {
+    intervention.zeroed.push_back(head_in("--zero-head", head));
+    require_head(model, intervention.zeroed.back());
+  }
   return intervention;
 }
 
 Change compare_runs(const ChangeInputs& inputs, const ChangeOptions& options, double cosine) {
   Change change{.what = what_of(options), .cosine = cosine, .links = moved_links(inputs), .entropies = {}};
+  double heads = 0.0;
   for (Index layer = 0; layer < inputs.before.layers(); ++layer) {
     for (Index head = 0; head < inputs.before.heads(); ++head) {
       const HeadId id{layer, head};
+      if (!inputs.before.present(id)) continue;
+      ++heads;
       const MovedEntropy entropy{id, measure(Measure::Entropy, inputs.before, id, inputs.units, inputs.shown),
                                  measure(Measure::Entropy, inputs.after, id, inputs.units, inputs.shown)};
       change.entropy_before += entropy.before;
@@ -122,7 +127,6 @@ Change compare_runs(const ChangeInputs& inputs, const ChangeOptions& options, do
       }
     }
   }
-  const auto heads = static_cast<double>(inputs.before.layers() * inputs.before.heads());
   change.entropy_before /= heads;
   change.entropy_after /= heads;
   const auto distance = [](const MovedEntropy& entropy) { return std::abs(entropy.after - entropy.before); };

@@ -21,6 +21,10 @@ struct ChangeOptions {
 };
 
 void add_change_options(CLI::App& command, ChangeOptions& options);
+/// The change in words: "heads 5.4, 5.11 give 0".
+std::string what_of(const ChangeOptions& options);
+/// "5.11" is layer 5, head 11. Throws Error, naming the option, for anything else.
+HeadId head_in(const std::string& option, const std::string& text);
 
 /// The intervention asked for. Throws Error where two kinds are asked for at once, or one cannot be.
 Intervention intervention_of(const ChangeOptions& options, const OpenModel& model, const Sentence& sentence);

@@ -13,7 +13,10 @@ from mha._core import (Encoding, HeadHealth, HealthWatch, Mask, Tokenizer, Trace
                        current_isa, max_threads, prefix, segments, window)
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
+from mha.heads import (PlaneMap, RepeatedScores, RepeatedText, capture_heads, head_distances, head_similarities, plane_map, repeated_scores,
+                       repeated_text, rollout, value_norms)
 from mha.layer import LayerOutputs, MultiHeadAttention
+from mha.microscope import View, view
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
@@ -30,11 +33,15 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "MultiheadAttention",
+    "PlaneMap",
+    "RepeatedScores",
+    "RepeatedText",
     "RowStatistics",
     "Tokenizer",
     "Trace",
     "Transformer",
     "TransformerConfig",
+    "View",
     "WatchedText",
     "WeightsMap",
     "alibi_slopes",
@@ -43,14 +50,23 @@ __all__ = [
     "attention_received",
     "attention_weights",
     "capture",
+    "capture_heads",
     "causal",
     "chunk",
     "current_isa",
+    "head_distances",
+    "head_similarities",
     "load_capture",
     "max_threads",
+    "plane_map",
     "prefix",
+    "repeated_scores",
+    "repeated_text",
+    "rollout",
     "scaled_dot_product_attention",
     "segments",
+    "value_norms",
+    "view",
     "watch_text",
     "window",
 ]

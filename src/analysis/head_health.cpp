@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "analysis/kept_tokens.h"
 #include "core/check.h"
 #include "mha/error.h"
 
@@ -141,22 +142,6 @@ HeadHealth HealthWatch::head(HeadId id) const {
   return health;
 }
 
-namespace {
-
-/// The first tokens of the text as far as they fit, and the frame around them.
-std::vector<std::size_t> kept_tokens(const Encoding& encoding, std::size_t most) {
-  std::size_t last = 0;  // tokens of the frame at the end
-  while (last < encoding.size() && encoding.special[encoding.size() - 1 - last]) ++last;
-  last = std::min(last, most);
-  std::vector<std::size_t> kept;
-  for (std::size_t i = 0; i < encoding.size(); ++i) {
-    if (encoding.size() <= most || i < most - last || i >= encoding.size() - last) kept.push_back(i);
-  }
-  return kept;
-}
-
-}  // namespace
-
 WatchedText watch_text(const Transformer& model, const Tokenizer& tokenizer, const std::string& text, HealthWatch& watch,
                        Workspace& workspace) {
   const TransformerConfig& config = model.config();
@@ -164,7 +149,7 @@ WatchedText watch_text(const Transformer& model, const Tokenizer& tokenizer, con
             " heads are watched, the model has ", config.layers, " x ", config.heads);
   const Encoding encoding = tokenizer.encode(text);
   if (std::find(encoding.special.begin(), encoding.special.end(), false) == encoding.special.end()) return {};
-  const std::vector<std::size_t> kept = kept_tokens(encoding, static_cast<std::size_t>(config.max_positions));
+  const std::vector<std::size_t> kept = analysis::kept_tokens(encoding, static_cast<std::size_t>(config.max_positions));
   const auto length = static_cast<Index>(kept.size());
   std::vector<Index> ids;
   Tensor frame(DType::Bool, {1, length});

@@ -28,24 +28,42 @@ std::span<const float> HeadTable::row(HeadId id, Index from) const {
   return std::span(weights_).subspan(start(id, from), static_cast<std::size_t>(units_));
 }
 
+bool HeadTable::present(HeadId id) const {
+  for (Index from = 0; from < units_; ++from) {
+    const std::span<const float> weights = row(id, from);
+    if (std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0.0F; })) return true;
+  }
+  return false;
+}
+
 TensorView HeadTable::head(HeadId id) { return {weights_.data() + start(id, 0), {units_, units_}}; }
 
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded) {
-  const Index count = static_cast<Index>(units.size());
   MHA_CHECK(ShapeError, pieces.rank() == 2 && pieces.size(0) == pieces.size(1), "fold_pieces: pieces is ", to_string(pieces.shape),
             ", not square");
-  MHA_CHECK(ShapeError, folded.rank() == 2 && folded.size(0) == count && folded.size(1) == count, "fold_pieces: folded is ",
-            to_string(folded.shape), " for ", count, " units");
+  fold_pieces(pieces, units, units, folded);
+}
+
+void fold_pieces(ConstTensorView pieces, std::span<const Unit> rows, std::span<const Unit> columns, TensorView folded) {
+  const auto row_count = static_cast<Index>(rows.size());
+  const auto column_count = static_cast<Index>(columns.size());
+  MHA_CHECK(ShapeError, pieces.rank() == 2, "fold_pieces: pieces is ", to_string(pieces.shape), ", not a table");
+  MHA_CHECK(ShapeError, folded.rank() == 2 && folded.size(0) == row_count && folded.size(1) == column_count, "fold_pieces: folded is ",
+            to_string(folded.shape), " for ", row_count, " x ", column_count, " units");
+  const auto check = [](std::span<const Unit> units, Index size) {
+    for (const Unit& unit : units) {
+      MHA_CHECK(ShapeError, unit.first >= 0 && unit.count >= 1 && unit.first + unit.count <= size, "fold_pieces: unit \"", unit.text,
+                "\" ends at piece ", unit.first + unit.count, " of ", size);
+    }
+  };
+  check(rows, pieces.size(0));
+  check(columns, pieces.size(1));
   const float* weights = pieces.as<float>();
   float* out = folded.as<float>();
-  for (const Unit& unit : units) {
-    MHA_CHECK(ShapeError, unit.first >= 0 && unit.count >= 1 && unit.first + unit.count <= pieces.size(0), "fold_pieces: unit \"",
-              unit.text, "\" ends at piece ", unit.first + unit.count, " of ", pieces.size(0));
-  }
-  for (Index from = 0; from < count; ++from) {
-    const Unit& row = units[static_cast<std::size_t>(from)];
-    for (Index to = 0; to < count; ++to) {
-      const Unit& column = units[static_cast<std::size_t>(to)];
+  for (Index from = 0; from < row_count; ++from) {
+    const Unit& row = rows[static_cast<std::size_t>(from)];
+    for (Index to = 0; to < column_count; ++to) {
+      const Unit& column = columns[static_cast<std::size_t>(to)];
       double sum = 0.0;
       for (Index q = row.first; q < row.first + row.count; ++q) {
         for (Index k = column.first; k < column.first + column.count; ++k) sum += weights[q * pieces.stride(0) + k * pieces.stride(1)];

@@ -19,6 +19,8 @@ void check_head(const TransformerConfig& config, const HeadId& id) {
 
 void check_replaced(const TransformerConfig& config, const ReplacedHead& replaced, Index pieces) {
   check_head(config, replaced.id);
+  MHA_CHECK(ShapeError, config.has_head(replaced.id.layer, replaced.id.head), "replaced output of layer ", replaced.id.layer, ", head ",
+            replaced.id.head, ": this head was removed from the model");
   const ConstTensorView& output = replaced.output;
   MHA_CHECK(DTypeError, output.dtype == DType::F32, "replaced output is ", name_of(output.dtype), ", must be f32");
   MHA_CHECK(ShapeError,
@@ -59,6 +61,14 @@ void replace_head(TensorView out, const ReplacedHead& replaced) {
 }
 
 }  // namespace
+
+std::vector<HeadId> all_heads(const TransformerConfig& config) {
+  std::vector<HeadId> heads;
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    for (const Index head : config.heads_of(layer)) heads.push_back({layer, head});
+  }
+  return heads;
+}
 
 void run_with(const Transformer& model, std::span<const Index> ids, const Intervention& intervention, TensorView hidden,
               Workspace& workspace, const LayerHook& hook) {

@@ -6,11 +6,13 @@
 namespace mha {
 namespace {
 
-/// Calls `visit` for every head, layer by layer.
+/// Calls `visit` for every head that is there, layer by layer.
 template <class Visit>
 void for_each_head(const HeadTable& table, Visit visit) {
   for (Index layer = 0; layer < table.layers(); ++layer) {
-    for (Index head = 0; head < table.heads(); ++head) visit(HeadId{layer, head});
+    for (Index head = 0; head < table.heads(); ++head) {
+      if (table.present({layer, head})) visit(HeadId{layer, head});
+    }
   }
 }
 
@@ -29,6 +31,7 @@ std::vector<HeadLink> ranked_links(const HeadTable& table, Index from, Index to)
 
 Index strongest(const HeadTable& table, HeadId id, Index from, std::span<const Index> competitors) {
   Index best = -1;
+  if (!table.present(id)) return best;
   for (Index to : competitors) {
     if (to == from) continue;
     if (best < 0 || table.weight(id, from, to) > table.weight(id, from, best)) best = to;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "core/check.h"
 #include "mha/error.h"
@@ -83,10 +84,17 @@ double of_row(Measure which, const Row& row) {
 
 std::span<const MeasureInfo> measures() { return kMeasures; }
 
+double measure_row(Measure which, std::span<const float> weights, std::span<const Unit> units, Index from) {
+  MHA_CHECK(ShapeError, weights.size() == units.size() && from >= 0 && from < static_cast<Index>(units.size()), "measure_row: row ", from,
+            " of ", weights.size(), " weights for ", units.size(), " units");
+  return of_row(which, {weights, units, from});
+}
+
 double measure(Measure which, const HeadTable& table, HeadId id, std::span<const Unit> units, std::span<const Index> rows) {
   MHA_CHECK(ShapeError, static_cast<Index>(units.size()) == table.units(), "measure: ", units.size(), " units for a table of ",
             table.units());
   if (rows.empty()) return 0.0;
+  if (!table.present(id)) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0.0;
   for (Index from : rows) sum += of_row(which, {table.row(id, from), units, from});
   return sum / static_cast<double>(rows.size());

@@ -1,6 +1,13 @@
 // Reads and checks config.json. What would change the mathematics and is not implemented is refused by name.
 #include "model/config.h"
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "core/check.h"
+#include "mha/error.h"
 #include "model/family.h"
 #include "model/json_fields.h"
 #include "nn/activation.h"
@@ -25,9 +32,32 @@ void refuse_other_mathematics(const JsonFields& fields) {
   for (const char* const key : {"is_decoder", "add_cross_attention"}) {
     if (fields.flag_or(key, false)) fields.fail(key, "is true, only encoders are supported");
   }
-  if (const Json* const pruned = fields.find("pruned_heads"); pruned != nullptr && !pruned->empty()) {
-    fields.fail("pruned_heads", "is not empty, models with removed heads are not supported");
+}
+
+/// {"0": [2, 5]}: heads removed by layer, as transformers wrote it up to version 4.
+std::map<Index, std::vector<Index>> read_pruned_heads(const JsonFields& fields, const TransformerConfig& config) {
+  if (!fields.has("pruned_heads")) return {};
+  const JsonFields pruned = fields.object("pruned_heads");
+  std::map<Index, std::vector<Index>> removed;
+  for (const auto& [key, heads] : pruned.value().items()) {
+    Index layer = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
+    const bool number = error == std::errc() && end == key.data() + key.size() && key == std::to_string(layer);
+    if (!number || layer < 0 || layer >= config.layers) {
+      fields.fail("pruned_heads", "names layer " + printable(key) + ", there are " + std::to_string(config.layers) + " counted from 0");
+    }
+    if (!heads.is_array()) pruned.fail(key, "is no list of heads");
+    std::vector<Index> list;
+    for (const Json& each : heads) {
+      const std::optional<Index> head = to_integer(each, 0, config.heads - 1);
+      if (!head) pruned.fail(key, "holds something that is no head, there are " + std::to_string(config.heads) + " counted from 0");
+      list.push_back(*head);
+    }
+    std::sort(list.begin(), list.end());
+    if (std::adjacent_find(list.begin(), list.end()) != list.end()) pruned.fail(key, "names a head twice");
+    if (!list.empty()) removed.emplace(layer, std::move(list));
   }
+  return removed;
 }
 
 }  // namespace
@@ -60,7 +90,36 @@ TransformerConfig read_config(const std::string& path) {
   if (!nn::activation_named(config.activation)) {
     fields.fail(keys.activation, "is " + printable(config.activation) + ", supported are: gelu, gelu_new, gelu_pytorch_tanh, relu");
   }
+  config.pruned_heads = read_pruned_heads(fields, config);
   return config;
 }
 
 }  // namespace mha::model
+
+namespace mha {
+namespace {
+
+void check_layer(const TransformerConfig& config, Index layer) {
+  MHA_CHECK(ShapeError, layer >= 0 && layer < config.layers, "layer is ", layer, ", the model has ", config.layers,
+            " layers counted from 0");
+}
+
+}  // namespace
+
+bool TransformerConfig::has_head(Index layer, Index head) const {
+  check_layer(*this, layer);
+  MHA_CHECK(ShapeError, head >= 0 && head < heads, "head is ", head, ", the model has ", heads, " heads counted from 0");
+  const auto removed = pruned_heads.find(layer);
+  return removed == pruned_heads.end() || !std::binary_search(removed->second.begin(), removed->second.end(), head);
+}
+
+std::vector<Index> TransformerConfig::heads_of(Index layer) const {
+  check_layer(*this, layer);
+  std::vector<Index> kept;
+  for (Index head = 0; head < heads; ++head) {
+    if (has_head(layer, head)) kept.push_back(head);
+  }
+  return kept;
+}
+
+}  // namespace mha

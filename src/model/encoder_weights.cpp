@@ -38,18 +38,20 @@ class Finder {
   std::string prefix_;
 };
 
-std::string find_prefix(const SafetensorsFile& file, const std::string& prefix) {
-  if (file.contains(prefix + kWords)) return prefix;
-  MHA_CHECK(FormatError, file.contains(kWords), file.path(), ": tensor ", kWords, " is missing, with and without the prefix ", prefix);
-  return "";
+const TensorNames& names_of(const TransformerConfig& config) {
+  const Family* const family = family_named(config.family);
+  MHA_CHECK(FormatError, family != nullptr, "transformer: family ", config.family, " is unknown, supported are: ", family_list());
+  return family->names;
 }
 
-EncoderLayerWeights find_layer(const Finder& find, const TensorNames& names, const std::string& layer, const TransformerConfig& config) {
+EncoderLayerWeights find_layer(const Finder& find, const TensorNames& names, Index number, const TransformerConfig& config) {
+  const std::string layer = names.layer + std::to_string(number) + ".";
   const Index width = config.d_model;
-  const Affine query = find.linear(layer + names.query, width, width);
-  const Affine key = find.linear(layer + names.key, width, width);
-  const Affine value = find.linear(layer + names.value, width, width);
-  const Affine out = find.linear(layer + names.out, width, width);
+  const Index heads_width = static_cast<Index>(config.heads_of(number).size()) * config.head_dim;
+  const Affine query = find.linear(layer + names.query, heads_width, width);
+  const Affine key = find.linear(layer + names.key, heads_width, width);
+  const Affine value = find.linear(layer + names.value, heads_width, width);
+  const Affine out = find.linear(layer + names.out, width, heads_width);
   return {.attention = {.wq = query.weight,
                         .wk = key.weight,
                         .wv = value.weight,
@@ -66,11 +68,16 @@ EncoderLayerWeights find_layer(const Finder& find, const TensorNames& names, con
 
 }  // namespace
 
+std::string tensor_prefix(const SafetensorsFile& file, const TransformerConfig& config) {
+  const std::string prefix = names_of(config).prefix;
+  if (file.contains(prefix + kWords)) return prefix;
+  MHA_CHECK(FormatError, file.contains(kWords), file.path(), ": tensor ", kWords, " is missing, with and without the prefix ", prefix);
+  return "";
+}
+
 EncoderWeights find_encoder_weights(const SafetensorsFile& file, const TransformerConfig& config) {
-  const Family* const family = family_named(config.family);
-  MHA_CHECK(FormatError, family != nullptr, "transformer: family ", config.family, " is unknown, supported are: ", family_list());
-  const TensorNames& names = family->names;
-  const std::string prefix = find_prefix(file, names.prefix);
+  const TensorNames& names = names_of(config);
+  const std::string prefix = tensor_prefix(file, config);
   const Finder find(file, prefix);
 
   EncoderWeights weights;
@@ -81,7 +88,7 @@ EncoderWeights find_encoder_weights(const SafetensorsFile& file, const Transform
   }
   weights.norm = find.norm("embeddings.LayerNorm", config.d_model);
   for (Index layer = 0; layer < config.layers; ++layer) {
-    weights.layers.push_back(find_layer(find, names, names.layer + std::to_string(layer) + ".", config));
+    weights.layers.push_back(find_layer(find, names, layer, config));
   }
   const std::string beyond = prefix + names.layer + std::to_string(config.layers) + "." + names.query + ".weight";
   MHA_CHECK(FormatError, !file.contains(beyond), file.path(), ": tensor ", beyond, " belongs to no layer, the config has ", config.layers,

@@ -2,6 +2,7 @@
 // layers from them. Views only: they live as long as the file they point into.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "mha/layer.h"
@@ -31,8 +32,13 @@ struct EncoderWeights {
   std::vector<EncoderLayerWeights> layers;
 };
 
-/// Every tensor is f32, bf16 or f16. Throws FormatError, naming the tensor, where one is missing, of another dtype or shape (both shapes
-/// are named), or where the file holds more layers than the config.
+/// Every tensor is f32, bf16 or f16. A layer whose heads were removed has narrower projections, of no rows or columns where all were.
+/// Throws FormatError, naming the tensor, where one is missing, of another dtype or shape (both shapes are named), or where the file holds
+/// more layers than the config.
 EncoderWeights find_encoder_weights(const SafetensorsFile& file, const TransformerConfig& config);
+
+/// What stands before every name of the family in this file: nothing, where it was saved without. Throws FormatError where it holds no
+/// encoder.
+std::string tensor_prefix(const SafetensorsFile& file, const TransformerConfig& config);
 
 }  // namespace mha::model

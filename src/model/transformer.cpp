@@ -3,7 +3,11 @@
 #include "mha/model/transformer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "mha/model/safetensors.h"
 #include "model/config.h"
 #include "model/encoder_weights.h"
+#include "model/removed_heads.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
@@ -26,31 +31,62 @@ using model::EncoderWeights;
 
 // One layer. The views point into the file that Impl keeps.
 struct Block {
-  MultiHeadAttention attention;
-  ConstTensorView wo;
+  std::vector<Index> kept;                      // heads that were not removed
+  std::optional<MultiHeadAttention> attention;  // of those; absent where none was kept
+  ConstTensorView wo;                           // of all heads
+  Tensor wide_wo;                               // what it points to where heads were removed
+  Tensor bo;                                    // f32, where no head was kept
   Affine attention_norm;
   nn::PackedLinear up;
   nn::PackedLinear down;
   Affine output_norm;
 };
 
-Block make_block(const TransformerConfig& config, const EncoderLayerWeights& weights, Index layer) {
-  const std::string name = "transformer: layer " + std::to_string(layer);
-  // Texts of any length start at position 0: what distances in statistics go by.
-  const AttentionSpec attention{.align = Align::TopLeft};
-  return {.attention = MultiHeadAttention({.d_model = config.d_model, .heads = config.heads, .attention = attention}, weights.attention),
-          .wo = weights.attention.wo,
-          .attention_norm = weights.attention_norm,
-          .up = nn::PackedLinear(weights.up.weight, weights.up.bias, name + " up"),
-          .down = nn::PackedLinear(weights.down.weight, weights.down.bias, name + " down"),
-          .output_norm = weights.output_norm};
-}
-
 Tensor as_floats(const ConstTensorView& view) {
   if (!view) return {};
   Tensor floats(DType::F32, view.shape);
   copy(view, floats);
   return floats;
+}
+
+/// W_O of the kept heads, [d_model, kept * head_dim], as one of all heads.
+Tensor with_removed_columns(const ConstTensorView& wo, const std::vector<Index>& kept, const TransformerConfig& config) {
+  Tensor wide(wo.dtype, {wo.size(0), config.heads * config.head_dim});
+  const Index dim = config.head_dim;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const Index from = static_cast<Index>(i) * dim;
+    copy(wo.slice(1, from, from + dim), wide.view().slice(1, kept[i] * dim, (kept[i] + 1) * dim));
+  }
+  return wide;
+}
+
+// Texts of any length start at position 0: what distances in statistics go by.
+AttentionSpec attention_spec() { return {.align = Align::TopLeft}; }
+
+Block make_block(const TransformerConfig& config, const EncoderLayerWeights& weights, Index layer) {
+  const std::string name = "transformer: layer " + std::to_string(layer);
+  Block block{.kept = config.heads_of(layer),
+              .attention = {},
+              .wo = weights.attention.wo,
+              .wide_wo = {},
+              .bo = {},
+              .attention_norm = weights.attention_norm,
+              .up = nn::PackedLinear(weights.up.weight, weights.up.bias, name + " up"),
+              .down = nn::PackedLinear(weights.down.weight, weights.down.bias, name + " down"),
+              .output_norm = weights.output_norm};
+  const auto heads = static_cast<Index>(block.kept.size());
+  if (heads < config.heads) {
+    block.wide_wo = with_removed_columns(block.wo, block.kept, config);
+    block.wo = block.wide_wo;
+  }
+  if (heads == 0) {
+    block.bo = as_floats(weights.attention.bo);
+  } else {
+    block.attention.emplace(
+        MhaConfig{.d_model = config.d_model, .heads = heads, .head_dim = config.head_dim, .attention = attention_spec()},
+        weights.attention);
+  }
+  return block;
 }
 
 void check_range(const char* what, std::span<const Index> values, Index limit, const char* limit_name) {
@@ -88,6 +124,11 @@ void check_arguments(const TransformerConfig& config, const TransformerInputs& i
     // A model without a table of token types knows one: 0.
     check_range("token_types", inputs.token_types, std::max<Index>(config.token_types, 1), "token types");
   }
+  // A layer that lost heads would take a table for as many as it has left.
+  const bool all_heads = config.pruned_heads.empty() || !inputs.allowed ||
+                         (inputs.allowed.rank() == 4 && (inputs.allowed.size(1) == 1 || inputs.allowed.size(1) == config.heads));
+  MHA_CHECK(ShapeError, all_heads, "transformer: allowed has shape ", to_string(inputs.allowed.shape), ", rank 4 with 1 or ", config.heads,
+            " heads is wanted");
   MHA_CHECK(ShapeError, inputs.links >= 0 && inputs.links <= kMaxLinks, "transformer: ", inputs.links, " links are asked for, at most ",
             kMaxLinks, " can be");
   MHA_CHECK(ShapeError, inputs.statistics || !inputs.chosen, "transformer: chosen is given, but no statistics are asked for");
@@ -167,17 +208,81 @@ struct Transformer::Impl {
     normalise(norm, x, workspace);
   }
 
-  /// x = norm(x + attention(x)); x = norm(x + down(activation(up(x)))). `branch` is shaped like x, `wide` [batch, length, hidden_width].
   struct Scratch {
     TensorView x;
     TensorView branch;
     TensorView wide;
     RowStatistics statistics;
   };
+
+  /// branch = attention(x) of a layer that lost heads; the hook sees all heads.
+  void attend_with_kept(const Block& block, const Scratch& scratch, const TransformerInputs& inputs, const MhaHook& hook,
+                        Workspace& workspace) const {
+    MhaHook kept_hook;
+    if (hook) {
+      kept_hook = [&](const MhaTrace& kept) {
+        const model::AllHeadsTrace all(kept, block.kept, config.heads, inputs.allowed);
+        hook(all.trace());
+        all.write_back(kept.head_out);
+      };
+    }
+    if (!block.attention) {
+      attend_with_none(block, scratch, inputs, kept_hook);
+      return;
+    }
+    Arena& arena = workspace.caller_arena();
+    const ArenaScope scope(arena);
+    RowStatistics statistics;
+    if (scratch.statistics) {
+      statistics = statistics_room(arena, {scratch.x.size(0), std::ssize(block.kept), scratch.x.size(1)}, inputs);
+    }
+    Tensor memory;
+    const ConstTensorView allowed = model::of_kept_heads(inputs.allowed, block.kept, memory);
+    block.attention->forward({.x = scratch.x, .allowed = allowed, .kv_lengths = inputs.lengths, .temperature = inputs.temperature},
+                             {.y = scratch.branch, .hook = kept_hook, .statistics = statistics}, workspace);
+  }
+
+  /// branch = b_O, all that is left of the attention of a layer without heads.
+  void attend_with_none(const Block& block, const Scratch& scratch, const TransformerInputs& inputs, const MhaHook& hook) const {
+    const Dims x = scratch.x.shape;
+    if (hook) {
+      AttentionSpec spec = attention_spec();
+      spec.scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)) / static_cast<double>(inputs.temperature);
+      const Tensor rows(DType::F32, {x[0], x[1], 0, config.head_dim});
+      const Tensor lse(DType::F32, {x[0], 0, x[1]});
+      Tensor out(DType::F32, rows.shape());
+      RowStatistics statistics{.chosen = inputs.chosen};
+      std::vector<Tensor> numbers;
+      for (const attention::RowNumber& number : attention::kRowNumbers) {
+        const TensorView& whole = scratch.statistics.*number.view;
+        if (!whole) continue;
+        Dims none = whole.shape;
+        none[1] = 0;
+        statistics.*number.view = numbers.emplace_back(whole.dtype, none).view();
+      }
+      hook({.spec = spec,
+            .q = rows,
+            .k = rows,
+            .v = rows,
+            .lse = lse,
+            .head_out = out,
+            .kv_lengths = inputs.lengths,
+            .allowed = inputs.allowed,
+            .statistics = statistics});
+    }
+    float* row = scratch.branch.as<float>();
+    for (Index i = 0; i < x[0] * x[1]; ++i, row += x[2]) std::copy_n(block.bo.data<float>(), x[2], row);
+  }
+
+  /// x = norm(x + attention(x)); x = norm(x + down(activation(up(x)))). `branch` is shaped like x, `wide` [batch, length, hidden_width].
   void run_block(const Block& block, const Scratch& scratch, const TransformerInputs& inputs, const MhaHook& hook,
                  Workspace& workspace) const {
-    block.attention.forward({.x = scratch.x, .allowed = inputs.allowed, .kv_lengths = inputs.lengths, .temperature = inputs.temperature},
-                            {.y = scratch.branch, .hook = hook, .statistics = scratch.statistics}, workspace);
+    if (std::cmp_less(block.kept.size(), config.heads)) {
+      attend_with_kept(block, scratch, inputs, hook, workspace);
+    } else {
+      block.attention->forward({.x = scratch.x, .allowed = inputs.allowed, .kv_lengths = inputs.lengths, .temperature = inputs.temperature},
+                               {.y = scratch.branch, .hook = hook, .statistics = scratch.statistics}, workspace);
+    }
     nn::add_into(scratch.branch, scratch.x, workspace);
     normalise(block.attention_norm, scratch.x, workspace);
     block.up.forward(scratch.x, scratch.wide, workspace);

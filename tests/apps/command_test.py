@@ -23,7 +23,7 @@ ESCAPE = "\x1b"
 class General(Command):
     def test_version_and_help(self):
         self.assertRegex(self.good("--version", model=False), r"\Amha \d+\.\d+\.\d+\n\Z")
-        for arguments in (["--help"], *([name, "--help"] for name in ("view", "find", "explain", "claims", "shapes", "verify", "watch"))):
+        for arguments in (["--help"], *([name, "--help"] for name in ("view", "find", "heads", "explain", "claims", "shapes", "verify", "watch"))):
             text = self.good(*arguments, model=False)
             self.assertIn("Examples:", text)
             self.assertIn("  mha ", text)
@@ -286,7 +286,7 @@ class Find(Command):
         heads = json.loads(self.good(*self.ARGUMENTS, "--json"))
         self.assertEqual(sorted((h["layer"], h["head"]) for h in heads), [(l, h) for l in range(2) for h in range(4)])
         for head in heads:
-            self.assertEqual(list(head), ["layer", "head", "weight", "usual"])
+            self.assertEqual(list(head), ["layer", "head", "weight", "usual", "lift", "back", "usual_back", "lift_back"])
             self.assertTrue(0 <= head["weight"] <= 1 and 0 < head["usual"] < 1, head)
         weights = [head["weight"] for head in heads]
         self.assertEqual(weights, sorted(weights, reverse=True))
@@ -304,6 +304,34 @@ class Find(Command):
         for (_, _, weight, usual), head in zip(rows, heads):
             self.assertAlmostEqual(float(weight), head["weight"], delta=0.00051)
             self.assertAlmostEqual(float(usual), head["usual"], delta=0.00051)
+
+    def test_lift_back_and_contrast_are_differences_of_weights(self):
+        heads = {(h["layer"], h["head"]): h for h in json.loads(self.good(*self.ARGUMENTS, "--not", "astronomer", "--json"))}
+        back = {(h["layer"], h["head"]): h for h in json.loads(self.good("find", "--from", "man", "--to", "telescope", "--json"))}
+        rather = {(h["layer"], h["head"]): h for h in json.loads(self.good("find", "--from", "telescope", "--to", "astronomer", "--json"))}
+        for head, numbers in heads.items():
+            self.assertEqual((numbers["back"], numbers["usual_back"]), (back[head]["weight"], back[head]["usual"]))
+            self.assertAlmostEqual(numbers["lift"], numbers["weight"] - numbers["usual"], places=6)
+            self.assertAlmostEqual(numbers["lift_back"], back[head]["lift"], places=6)
+            self.assertAlmostEqual(numbers["contrast"], numbers["weight"] - rather[head]["weight"], places=6)
+
+    def test_sorted_by_what_is_asked_for(self):
+        for by, key in (("weight", "weight"), ("lift", "lift"), ("contrast", "contrast"), ("back", "back"), ("lift-back", "lift_back")):
+            numbers = [h[key] for h in json.loads(self.good(*self.ARGUMENTS, "--not", "saw", "--by", by, "--json"))]
+            self.assertEqual(numbers, sorted(numbers, reverse=True), by)
+        self.assertEqual(self.good(*self.ARGUMENTS, "--not", "saw"), self.good(*self.ARGUMENTS, "--not", "saw", "--by", "contrast"))
+        self.assertIn("by lift-back", self.good(*self.ARGUMENTS, "--by", "lift-back"))
+
+    def test_the_table_fits(self):
+        for more in ([], ["--not", "saw"]):
+            self.assertLessEqual(max(map(len, self.good(*self.ARGUMENTS, *more).split("\n"))), 80)
+
+    def test_orders_that_cannot_be(self):
+        self.bad(*self.ARGUMENTS, "--by", "contrast", says=["--by contrast", "--not"])
+        self.bad(*self.ARGUMENTS, "--by", "beauty", says=["--by"])
+        self.bad(*self.ARGUMENTS, "--not", "man", says=["--not", "--to"])
+        self.bad(*self.ARGUMENTS, "--not", "cat", says=["--not", '"cat"'])
+        self.bad("find", "--from", "man", "--to", "[SEP]", "--by", "lift", says=["--by lift", "usual"])
 
     def test_words(self):
         self.bad("find", "--from", "cat", "--to", "man", says=["--from", '"cat"', "The#1 man saw the#2 astronomer with a telescope ."])

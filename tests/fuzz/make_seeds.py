@@ -120,8 +120,31 @@ def tokenizer_seeds():
     }
 
 
+def conllu(*lines, comments=""):
+    """A sentence of words "ID form UPOS head relation misc"."""
+    rows = [line.split(" ") for line in lines]
+    return (comments + "".join(f"{r[0]}\t{r[1]}\t_\t{r[2]}\t_\t_\t{r[3]}\t{r[4]}\t_\t{r[5]}\n" for r in rows) + "\n").encode()
+
+
+def conllu_seeds():
+    plain = conllu("1 men NOUN 2 nsubj _", "2 sing VERB 0 root SpaceAfter=No", "3 . PUNCT 2 punct _", comments="# text = men sing.\n")
+    fused = conllu("1-2 du _ _ _ _", "1 de ADP 3 case _", "2 le DET 3 det _", "3 pain NOUN 0 root _", "3.1 est VERB _ _ _")
+    return {
+        "plain": plain,
+        "multiword": conllu("1-2 don't _ _ _ SpaceAfter=No", "1 do AUX 3 aux _", "2 n't PART 3 advmod _", "3 \u4e2d VERB 0 root A=b|SpaceAfter=No"),
+        "several": plain + fused,
+        "cycles": conllu("1 a X 2 dep _", "2 b X 1 dep _", "3 c X 3 dep _", "4 d X 0 root _") + plain,
+        "roots": conllu("1 a X 0 root _", "2 b X 0 root _") + plain,
+        "no-heads": conllu("1 a X _ dep _", "2 b X 99 dep _", "3 c X 1 _ _"),
+        "windows": plain.replace(b"\n", b"\r\n"),
+        "no-end": plain.rstrip(b"\n"),
+        "nine-columns": plain.replace(b"\tpunct\t_", b"\tpunct"),
+        "not-utf8": plain.replace(b"men", b"m\xff"),
+    }
+
+
 def main():
-    for folder, seeds in (("safetensors", safetensors_seeds()), ("tokenizer", tokenizer_seeds())):
+    for folder, seeds in (("conllu", conllu_seeds()), ("safetensors", safetensors_seeds()), ("tokenizer", tokenizer_seeds())):
         (CORPUS / folder).mkdir(parents=True, exist_ok=True)
         for name, content in seeds.items():
             (CORPUS / folder / f"seed-{name}").write_bytes(content)

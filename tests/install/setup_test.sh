@@ -25,6 +25,7 @@ expect() {
   for dir in $fakes; do path=$work/$dir:$path; done
   mkdir -p "$work/$name"
   cp -r "$root/tools" "$root/CMakePresets.json" "$work/$name/"
+  mkdir "$work/$name/web" && cp "$root/web/package-lock.json" "$work/$name/web/"
   out=$(env -i HOME="$work/home" PATH="$path" bash -c '. "$1/tools/setup.sh"; setup_begin; shift; "$@"' run "$work/$name" "$@" 2>&1 >/dev/null </dev/null) || code=$?
   if [ $code != 1 ] || ! grep -qE "$regex" <<<"$(tail -n 1 <<<"$out")"; then
     printf '%s: exit code %d, wanted 1 and a last line with: %s\n%s\n' "$name" $code "$regex" "$out"
@@ -42,6 +43,8 @@ fake full apt-get '[[ "$*" == *update* ]] || { echo "E: You do not have enough f
 fake locked apt-get 'echo "E: Could not get lock /var/lib/dpkg/lock-frontend"; exit 100'
 fake refusing sudo 'exit 1'
 fake python python3 'if [ "$1" = -V ]; then echo Python 3.11.2; else mkdir -p "$3/bin"; printf "%s\n" "#!$(command -v bash)" "echo NewConnectionError; exit 1" >"$3/bin/python"; chmod +x "$3/bin/python"; fi'
+fake node node 'echo v18.0.0'
+fake node npm 'echo "npm ERR! network request to a registry failed: getaddrinfo ENOTFOUND"; exit 1'
 fake tiny df 'echo x; echo / 100 97 3 97% /'
 
 expect no_apt 'no apt-get here.* g\+\+ .*MHA_SKIP_PACKAGES=1' "none root" setup_packages run
@@ -51,5 +54,7 @@ expect offline_apt 'network cannot be reached.*\(log: .*apt-update.log\)' "none 
 expect full_disk 'disk is full.*\(log: .*apt-install.log\)' "none root full" setup_packages run
 expect locked_apt 'another package manager' "none root locked" setup_packages run
 expect offline_model 'fetching the model failed: the network cannot be reached.*model.log' "python" setup_model
+expect no_node 'neither root nor sudo.*apt-get install nodejs npm' "none user apt" setup_packages web
+expect offline_npm 'npm ci failed: the network cannot be reached.*npm.log' "node" setup_web
 expect little_space 'the model needs 300 MB .* 3 MB are free' "python tiny" setup_model
 exit $bad

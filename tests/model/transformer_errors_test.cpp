@@ -73,12 +73,22 @@ TEST(TransformerConfigErrors, OtherMathematics) {
   EXPECT_TRUE(mentions(refusal_of_config("is_decoder", true), "is_decoder"));
   EXPECT_TRUE(mentions(refusal_of_config("is_decoder", "no"), "is_decoder"));
   EXPECT_TRUE(mentions(refusal_of_config("add_cross_attention", true), "add_cross_attention"));
-  EXPECT_TRUE(mentions(refusal_of_config("pruned_heads", {{"0", {1}}}), "pruned_heads"));
   EXPECT_TRUE(mentions(refusal_of_config("hidden_act", "swish"), "hidden_act", "swish", "gelu"));
   EXPECT_TRUE(mentions(refusal_of_config("hidden_act", 1), "hidden_act"));
   for (const json& eps : {json("1e-12"), json(-1e-12), json(2), json(true)}) {
     EXPECT_TRUE(mentions(refusal_of_config("layer_norm_eps", eps), "layer_norm_eps"));
   }
+}
+
+TEST(TransformerConfigErrors, HeadsThatCannotHaveBeenRemoved) {
+  for (const json& value :
+       {json("0"), json(1), json::array({1}), json({{"2", {0}}}), json({{"-1", {0}}}), json({{"00", {0}}}), json({{"", {0}}}),
+        json({{"x", {0}}}), json({{"99999999999999999999", {0}}}), json({{"0", 1}}), json({{"0", {{"1", 2}}}}), json({{"0", {4}}}),
+        json({{"0", {-1}}}), json({{"0", {1.5}}}), json({{"0", {"1"}}}), json({{"1", {2, 2}}})}) {
+    EXPECT_TRUE(mentions(refusal_of_config("pruned_heads", value), "config.json", "pruned_heads"));
+  }
+  EXPECT_TRUE(mentions(refusal_of_config("pruned_heads", {{"1", {2}}}), "model.safetensors", "layer.1.attention.self.query.weight",
+                       "[32, 32]", "[24, 32]"));
 }
 
 TEST(TransformerConfigErrors, DistilBertHasItsOwnNames) {

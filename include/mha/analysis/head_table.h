@@ -15,7 +15,8 @@
 
 namespace mha {
 
-/// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1.
+/// [layers, heads, units, units] f32; the row is the unit that attends, the column the one attended to. Every row of a model sums to 1;
+/// only those of heads that were removed from it are all 0.
 class HeadTable {
  public:
   /// All weights 0. Throws ShapeError for a negative size.
@@ -28,6 +29,8 @@ class HeadTable {
   /// Throws ShapeError outside the table.
   float weight(HeadId id, Index from, Index to) const;
   std::span<const float> row(HeadId id, Index from) const;
+  /// Whether the head attends at all: false where all its weights are 0, as of one that was removed from the model.
+  bool present(HeadId id) const;
   /// One head's whole table, [units, units].
   TensorView head(HeadId id);
 
@@ -44,6 +47,8 @@ class HeadTable {
 /// of the unit attending (Clark et al. 2019, arXiv 1906.04341, section 4.1), so that rows still sum to 1. Throws ShapeError where they do
 /// not fit.
 void fold_pieces(ConstTensorView pieces, std::span<const Unit> units, TensorView folded);
+/// The same for any rectangle of pieces, folded to [rows, columns]: units count their pieces from the rectangle's first.
+void fold_pieces(ConstTensorView pieces, std::span<const Unit> rows, std::span<const Unit> columns, TensorView folded);
 
 /// Runs the model on `ids` and keeps every head's weights, folded to `units` (sentence.words or sentence.pieces). Only one head's table of
 /// pieces is in memory at a time. `hidden`, on request, receives the last layer's hidden states, [1, pieces, d_model] f32. Throws what

@@ -22,6 +22,9 @@ struct HeadId {
   friend auto operator<=>(const HeadId&, const HeadId&) = default;
 };
 
+/// Every head of the model, by layer, then head; those removed from it left out.
+std::vector<HeadId> all_heads(const TransformerConfig& config);
+
 /// A head's output where it enters W_O, given instead of what the head computes: its mean over texts, or what it said of another text.
 struct ReplacedHead {
   HeadId id;
@@ -32,13 +35,14 @@ struct ReplacedHead {
 struct Intervention {
   float temperature = 1.0F;                 // every head's scores are divided by it
   std::vector<Index> hidden = {};           // pieces that no row may attend to, in any head; their own rows stay
-  std::vector<HeadId> zeroed = {};          // heads whose output is 0 where it enters W_O
+  std::vector<HeadId> zeroed = {};          // heads whose output is 0 where it enters W_O; one removed from the model is so anyway
   std::vector<ReplacedHead> replaced = {};  // heads whose output is another; after `zeroed`
 };
 
 /// Transformer::forward of one text under an intervention. `hidden`, [1, pieces, d_model] f32, receives the last layer's hidden states. The
 /// hook sees each layer after the change: zeros as a zeroed head's output. Throws ShapeError, before anything is written, for a piece or a
-/// head that is not there, a replacement of another shape, a temperature that is not above 0, and what Transformer::forward refuses.
+/// head that is not there, a replacement of another shape or of a removed head, a temperature that is not above 0, and what
+/// Transformer::forward refuses.
 void run_with(const Transformer& model, std::span<const Index> ids, const Intervention& intervention, TensorView hidden,
               Workspace& workspace, const LayerHook& hook = {});
 

@@ -1,5 +1,5 @@
 // Links between words in every head: how much one word attends to another, which word each attends to most, which heads show a reading.
-// Pure functions over a HeadTable.
+// Pure functions over a HeadTable; heads that were removed from the model (HeadTable::present) are left out.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct HeadLink {
 std::vector<HeadLink> ranked_links(const HeadTable& table, Index from, Index to);
 
 /// The unit among `competitors`, `from` itself left out, that `from` attends to most in this head; the earlier of equals. -1: none
-/// competes.
+/// competes, or the head was removed.
 Index strongest(const HeadTable& table, HeadId id, Index from, std::span<const Index> competitors);
 
 /// Heads where `from`'s strongest competitor is `to`, largest weight first.

@@ -23,7 +23,11 @@ struct MeasureInfo {
 /// All measures, the default one first.
 std::span<const MeasureInfo> measures();
 
-/// Mean over the given rows (units that attend) of the measure; all units, special ones included, count as attended to. 0 without rows.
+/// Mean over the given rows (units that attend) of the measure; all units, special ones included, count as attended to. 0 without rows, NaN
+/// for a head that was removed from the model (HeadTable::present).
 double measure(Measure which, const HeadTable& table, HeadId id, std::span<const Unit> units, std::span<const Index> rows);
+
+/// The measure of one row, whose unit is `units[from]`. Throws ShapeError where weights and units differ in number or `from` is not there.
+double measure_row(Measure which, std::span<const float> weights, std::span<const Unit> units, Index from);
 
 }  // namespace mha

@@ -4,6 +4,7 @@
 //   mha::Index man = mha::find_word(sentence, tokenizer, "man");
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct Unit {
   Index first = 0;       // its first piece
   Index count = 1;       // its pieces
   bool special = false;  // added by the tokenizer: [CLS], [SEP]
+  TextSpan bytes = {};   // where it stands in the text, in bytes; empty for special ones
 };
 
 struct Sentence {
@@ -28,10 +30,12 @@ struct Sentence {
   std::vector<Index> ids;    // one per piece, special ones included
   std::vector<Unit> pieces;  // one per piece
   std::vector<Unit> words;   // punctuation marks are words of their own
+  Index left_out = 0;        // pieces at the end of the text that were not taken in
 };
 
-/// Tokenizes `text`. Throws Error where nothing is left of it (no word at all), FormatError where it is not UTF-8.
-Sentence read_sentence(const Tokenizer& tokenizer, const std::string& text);
+/// Tokenizes `text`, at most `most` pieces of it, the special ones at both ends included. Throws Error where nothing is left of it (no word
+/// at all), FormatError where it is not UTF-8.
+Sentence read_sentence(const Tokenizer& tokenizer, const std::string& text, Index most = std::numeric_limits<Index>::max());
 
 /// Position in `sentence.words` of the word called `name`: as written, or any word that the model reads as the same pieces (an uncased
 /// model does not tell "the" from "The"). "the#2" is the second of several. Throws Error, listing the words, where there is none, or

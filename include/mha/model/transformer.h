@@ -9,9 +9,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mha/layer.h"
 #include "mha/tensor.h"
@@ -19,19 +21,26 @@
 
 namespace mha {
 
-/// What config.json says, in our vocabulary.
+/// What config.json says, in our vocabulary. Heads are numbered as before any was removed, everywhere.
 struct TransformerConfig {
   std::string family;  // model_type: "bert" or "distilbert"
   Index vocabulary = 0;
   Index layers = 0;
   Index d_model = 0;
-  Index heads = 0;
+  Index heads = 0;  // of a layer, those removed from it included
   Index head_dim = 0;
   Index hidden_width = 0;  // of the feed-forward part
   Index max_positions = 0;
   Index token_types = 0;  // 0: the model has no such embedding
   double norm_eps = 1e-12;
   std::string activation;  // "gelu", ...
+  /// Heads whose rows and columns are no longer in W_q, W_k, W_v and W_O, ascending, by layer; layers that lost none are not in it.
+  std::map<Index, std::vector<Index>> pruned_heads = {};
+
+  /// Whether that layer still has that head. Throws ShapeError for one that never was.
+  bool has_head(Index layer, Index head) const;
+  /// The heads that layer still has, ascending. It may have lost all: its attention then gives b_O. Throws ShapeError as above.
+  std::vector<Index> heads_of(Index layer) const;
 };
 
 struct TransformerInputs {
@@ -47,7 +56,8 @@ struct TransformerInputs {
 };
 
 /// Called once per layer, between attention and its output projection. `trace.head_out` may be written (ablation). `trace.statistics` is
-/// there where TransformerInputs asks for it.
+/// there where TransformerInputs asks for it. A removed head is there as one that attends to nothing: its q, k, v and output are 0, its lse
+/// is +infinity, so that its weights come out as 0, its statistics are those of rows that see no key; what is written to it is not read.
 using LayerHook = std::function<void(Index layer, const MhaTrace& trace)>;
 
 class Transformer {
@@ -60,8 +70,8 @@ class Transformer {
   ~Transformer();
 
   const TransformerConfig& config() const;
-  /// W_O of one layer as the file has it, [d_model, heads * head_dim]: head h reads columns [h * head_dim, (h + 1) * head_dim). A view into
-  /// the model. Throws ShapeError for a layer that is not there.
+  /// W_O of one layer as the file has it, [d_model, heads * head_dim]: head h reads columns [h * head_dim, (h + 1) * head_dim), which are 0
+  /// for one that was removed. A view into the model. Throws ShapeError for a layer that is not there.
   ConstTensorView output_projection(Index layer) const;
   /// `hidden` receives the last layer's hidden states, [batch, length, d_model], f32. Throws ShapeError, before anything is written, for
   /// an id outside the vocabulary, a length beyond max_positions, or inputs that attention refuses.

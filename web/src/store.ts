@@ -1,0 +1,266 @@
+// The current state, what is loaded for it, and the way from one to the other: a change of state writes the address, asks for what is
+// missing and tells the listeners. Hovering is apart from all that: it only draws.
+import { changeOf, decodeState, encodeState, kDefaults, type State } from './state';
+import type { Head, Info, Run } from './contract';
+import { ApiError, Source } from './source';
+import { showReading } from './reading';
+import { RunData } from './run_data';
+
+/** A value that is told to whoever listens; for what changes with every move of the pointer. */
+export class Signal<T> {
+  private readonly listeners = new Set<(value: T) => void>();
+  constructor(public value: T) {}
+  set(value: T): void {
+    if (value === this.value) return;
+    this.value = value;
+    for (const listener of this.listeners) listener(value);
+  }
+  listen(listener: (value: T) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}
+
+/** What the pointer or the focus is on: a query, a key, or one cell of a head's table. */
+export interface Hover {
+  query: number;
+  key: number;
+}
+export const kNowhere: Hover = { query: -1, key: -1 };
+
+/** A frame without an address of its own (about:srcdoc, in a notebook) keeps its state to itself. */
+function intoAddress(hash: string, how: 'push' | 'replace'): void {
+  try {
+    if (how === 'push') history.pushState(null, '', hash);
+    else history.replaceState(null, '', hash);
+  } catch (problem) {
+    if (!(problem instanceof DOMException)) throw problem;
+  }
+}
+
+export class Store {
+  state: State = kDefaults;
+  info: Info | null = null;
+  data: RunData | null = null;
+  /** What is compared with: the run before the change, or the second text's. */
+  other: RunData | null = null;
+  problem: { message: string; remedy: string } | null = null;
+  busy = false;
+  /** Counts what arrived, so that canvases know when to draw anew. */
+  version = 0;
+  readonly hover = new Signal<Hover>(kNowhere);
+  private readonly listeners = new Set<() => void>();
+  private readonly runs = new Map<string, RunData>();
+  private asking = 0;
+
+  constructor(readonly source: Source) {}
+
+  listen(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  tell(): void {
+    ++this.version;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** The unit whose row is shown: under the pointer, else pinned; -1 = none. */
+  get active(): number {
+    const { query } = this.hover.value;
+    return query >= 0 ? query : this.state.pin;
+  }
+
+  async start(): Promise<void> {
+    addEventListener('popstate', () => void this.adopt(decodeState(location.hash)));
+    await this.guarded(async () => {
+      this.info = await this.source.json<Info>('GET', '/api/info');
+    });
+    if (!this.info) return this.tell();
+    const hash = location.hash || this.source.state;
+    const state = decodeState(hash);
+    if (!state.text && !state.tensors) this.fillIn(state);
+    await this.adopt(state);
+    const example = this.info.examples[0];
+    if (!hash && this.info.model && example) await showReading(this, example, 0, 'replace');
+  }
+
+  private fillIn(state: State): void {
+    const example = this.info?.examples[0];
+    if (this.info?.model && example) state.text = example.text;
+    else if (this.info?.tensors?.runs.length) state.tensors = this.info.tensors.runs[0].run;
+  }
+
+  /** Changes the state. 'push' makes a step that the Back button undoes; 'replace' does not. */
+  update(patch: Partial<State>, how: 'push' | 'replace' = 'push'): Promise<void> {
+    const next = { ...this.state, ...patch };
+    const hash = `#${encodeState(next)}`;
+    if (hash !== location.hash) intoAddress(hash, how);
+    return this.adopt(next);
+  }
+
+  private async adopt(next: State): Promise<void> {
+    this.state = next;
+    this.hover.set(kNowhere);
+    this.tell();
+    await this.load();
+  }
+
+  /** Gets what the state needs and is not there; a newer state's loading ends an older one's. */
+  private async load(): Promise<void> {
+    const turn = ++this.asking;
+    const current = (): boolean => turn === this.asking;
+    const wanted = this.state;
+    this.busy = true;
+    const work = async (): Promise<void> => {
+      const data = await this.runOf(wanted.text, changeOf(wanted), wanted.tensors);
+      if (!current()) return;
+      this.data = data;
+      this.settle();
+      this.problem = null;
+      this.tell();
+      const other = await this.otherRun(wanted);
+      if (!current()) return;
+      this.other = other;
+      this.tell();
+      await this.loadTables(current);
+    };
+    await this.guarded(() => this.again(work), current);
+    if (current()) {
+      this.busy = false;
+      this.tell();
+    }
+  }
+
+  private async otherRun(state: State): Promise<RunData | null> {
+    if (state.tensors) return null;
+    if (state.against === 'text' && state.second) return this.runOf(state.second, changeOf(state), '');
+    if (state.against === 'before' && changeOf(state)) return this.runOf(state.text, undefined, '');
+    return null;
+  }
+
+  /** Tables of the selected layer first, then the measures, then the other layers; of both runs. */
+  private async loadTables(current: () => boolean): Promise<void> {
+    const { unit, layer } = this.state;
+    const runs = [this.data, this.other].filter((run): run is RunData => run !== null);
+    for (const run of runs) {
+      if (!run.isLong(unit, run.run.layers[layer])) await run.loadWeights(layer, unit);
+      if (!current()) return;
+      this.tell();
+    }
+    await this.loadRows(current);
+    for (const run of runs) {
+      await run.loadMeasures(unit).catch(() => null);
+      if (!current()) return;
+      this.tell();
+    }
+    for (let l = 0; l < this.data!.run.layers.length; ++l) {
+      for (const run of runs) {
+        if (run.isLong(unit, run.run.layers[l]) || run.weights(l, unit)) continue;
+        await run.loadWeights(l, unit);
+        if (!current()) return;
+        this.tell();
+      }
+    }
+  }
+
+  /** Rows of the units that were chosen, where tables are too long to be sent. */
+  private async loadRows(current: () => boolean): Promise<void> {
+    const { unit, layer, pin, a, b, panel } = this.state;
+    const data = this.data!;
+    if (!data.self || !data.isLong(unit, data.run.layers[layer])) return;
+    for (const index of new Set(panel === 'find' ? [pin, a, b] : [pin])) {
+      if (index < 0) continue;
+      await data.loadRow(unit, index);
+      if (!current()) return;
+      this.tell();
+    }
+  }
+
+  /** A run, computed or kept. */
+  private async runOf(text: string, changed: ReturnType<typeof changeOf>, tensors: string): Promise<RunData> {
+    const key = JSON.stringify([text, changed, tensors]);
+    const known = this.runs.get(key);
+    if (known) return known;
+    const run = tensors
+      ? await this.source.json<Run>('GET', `/api/runs/${tensors}`)
+      : this.source.live
+        ? await this.source.json<Run>('POST', '/api/runs', { text, ...changed })
+        : await this.recordedRun();
+    const data = new RunData(this.source, run);
+    if (this.runs.size > 8) this.runs.delete(this.runs.keys().next().value as string);
+    this.runs.set(key, data);
+    return data;
+  }
+
+  /** The one run that a self-contained file holds. */
+  private recordedRun(): Promise<Run> {
+    return this.source.json<Run>('GET', this.source.onlyRun());
+  }
+
+  /** Brings indices that the run does not have back into it. */
+  private settle(): void {
+    const run = this.data!.run;
+    const state = { ...this.state };
+    state.layer = Math.min(state.layer, run.layers.length - 1);
+    state.head = Math.min(state.head, run.layers[state.layer].heads - 1);
+    const queries = this.data!.queries(state.unit).length;
+    const keys = this.data!.keys(state.unit).length;
+    if (state.pin >= queries) state.pin = -1;
+    if (state.a >= queries) state.a = -1;
+    if (state.b >= keys) state.b = -1;
+    if (state.c >= keys) state.c = -1;
+    this.state = state;
+  }
+
+  /** The server keeps some runs only: one that it has let go is asked for again, once. */
+  private async again<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (problem) {
+      if (!(problem instanceof ApiError) || problem.status !== 404 || !this.source.live || !this.data) throw problem;
+      this.runs.clear();
+      return work();
+    }
+  }
+
+  private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<void> {
+    try {
+      await work();
+    } catch (problem) {
+      if (!current()) return;
+      this.report(problem);
+    }
+  }
+
+  report(problem: unknown): void {
+    if (problem instanceof ApiError) this.problem = { message: problem.message, remedy: problem.remedy };
+    else this.problem = { message: problem instanceof Error ? problem.message : String(problem), remedy: 'Reload the page.' };
+    this.tell();
+  }
+
+  /** How layers and heads are called: counted from 0, or from 1 where that was chosen. */
+  headName([layer, head]: Head): string {
+    const first = this.state.one ? 1 : 0;
+    return `L${layer + first} H${head + first}`;
+  }
+
+  /** Whether there is a model to run again, with changes. */
+  get canChange(): boolean {
+    return this.source.live && this.info?.model != null && !this.state.tensors;
+  }
+
+  isZeroed = (layer: number, head: number): boolean => this.state.zeroed.some(([l, h]) => l === layer && h === head);
+  isMean = (layer: number, head: number): boolean => this.state.mean.some(([l, h]) => l === layer && h === head);
+
+  /** Zeroes a head, or gives it back. */
+  toggle(which: 'zeroed' | 'mean', layer: number, head: number): void {
+    const others = (heads: Head[]): Head[] => heads.filter(([l, h]) => l !== layer || h !== head);
+    const was = which === 'zeroed' ? this.isZeroed(layer, head) : this.isMean(layer, head);
+    const patch: Partial<State> = { zeroed: others(this.state.zeroed), mean: others(this.state.mean) };
+    if (!was) patch[which] = [...(patch[which] as Head[]), [layer, head]];
+    const changes = (patch.zeroed as Head[]).length + (patch.mean as Head[]).length;
+    patch.against = changes ? 'before' : this.state.against === 'before' ? '' : this.state.against;
+    void this.update(patch);
+  }
+}

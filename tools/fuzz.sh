@@ -4,7 +4,7 @@
 # that input lies then in build/fuzz. `tools/fuzz.sh --keep` runs nothing: it adds to the corpus what runs have found and the corpus lacks.
 . "$(dirname "$0")/setup.sh"
 
-names="conllu safetensors tokenizer"
+names="capture conllu safetensors tokenizer"
 found=$build/fuzz/found
 targets=$build/fuzz/tests/fuzz
 

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = "The stargazers saw Zoë's telescope."
 OTHER_TEXT = "The man saw the astronomer with a telescope."
+RELATION = 2, 3, 7  # of TEXT's words: stargazers -> saw, rather than stargazers -> telescope
 PERIOD = 10
 REACH = 3
 erf = np.vectorize(math.erf)
@@ -205,6 +206,14 @@ def usual(folded):
     return np.stack(means, -1)
 
 
+def relation(table, means, a, b, c):
+    """Contrast of A -> B with A -> C, and A -> B and B -> A above the head's usual weight at their distance, [3, layers, heads]."""
+    def usual_at(distance):
+        return means[..., distance + REACH]
+
+    return np.stack([table[..., a, b] - table[..., a, c], table[..., a, b] - usual_at(b - a), table[..., b, a] - usual_at(a - b)])
+
+
 def sentence_vector(hidden):
     mean = hidden.mean(0)
     return mean / np.linalg.norm(mean)
@@ -239,11 +248,12 @@ def make(model, tokenizer):
     table = words.fold(weights)
     lengths = norms(model, values)
     carried = words.fold(weights * lengths[..., None, :])
+    means = usual([(words, table), (other, other.fold(model.run(other.ids)[2]))])
     golden = {f"measure.{name}": value for name, value in measures(words, table).items()}
     golden |= {"weights": table, "norms": lengths, "norm.special": measures(words, carried)["special"],
                "norm_share.special": measures(words, carried / carried.sum(-1, keepdims=True))["special"],
                "rollout": rollout(weights), "js": js_distances(weights), "cka": cka(outputs),
-               "usual": usual([(words, table), (other, other.fold(model.run(other.ids)[2]))]),
+               "usual": means, "relation": relation(table, means, *RELATION),
                "health.entropy": entropies(weights).mean(-1), "health.sink": weights[..., 0].mean(-1),
                "health.special": weights[..., words.special_pieces].sum(-1).mean(-1), "health.max_logit": scores.max((-2, -1)),
                "leave_one_out.zero": leave_one_out(model, words.ids, False), "leave_one_out.mean": leave_one_out(model, words.ids, True)}

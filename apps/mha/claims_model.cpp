@@ -50,6 +50,7 @@ Claim two_readings(const OpenModel& model, const Sentence& sentence, const HeadT
 
 Claim many_are_redundant(const OpenModel& model, const Sentence& sentence) {
   const TransformerConfig& config = model.transformer.config();
+  const std::vector<HeadId> heads = all_heads(config);
   Workspace workspace;
   Tensor hidden(DType::F32, {1, static_cast<Index>(sentence.ids.size()), config.d_model});
   const auto vector_without = [&](std::vector<HeadId> zeroed) {
@@ -60,17 +61,15 @@ Claim many_are_redundant(const OpenModel& model, const Sentence& sentence) {
   Index little = 0;
   double least = 1.0;
   HeadId most;
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    for (Index head = 0; head < config.heads; ++head) {
-      const double same = cosine(whole, vector_without({{layer, head}}));
-      if (same >= kLittle) ++little;
-      if (same < least) {
-        least = same;
-        most = {layer, head};
-      }
+  for (const HeadId& id : heads) {
+    const double same = cosine(whole, vector_without({id}));
+    if (same >= kLittle) ++little;
+    if (same < least) {
+      least = same;
+      most = id;
     }
   }
-  const Index all = config.layers * config.heads;
+  const auto all = static_cast<Index>(heads.size());
   return {.statement = "Many heads of a trained model are redundant: most can be taken away, one at a time, with little loss.",
           .holds = 2 * little > all,
           .figures = {fmt::format("{} of {} heads: without it, the sentence's vector keeps a cosine of {} or more with the whole model's",

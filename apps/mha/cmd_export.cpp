@@ -194,11 +194,9 @@ Picture picture_of_text(const Options& options, const OpenModel& model, const Se
                   .pieces = pieces,
                   .queries = units,
                   .owner = table};
-  for (Index layer = 0; layer < table->layers() && options.all_heads(); ++layer) {
-    for (Index head = 0; head < table->heads(); ++head) heads.push_back({layer, head});
-  }
+  if (options.all_heads()) heads = all_heads(model.transformer.config());
   for (HeadId id : heads) {
-    table->weight(id, 0, 0);  // throws where there is no such head
+    require_head(model, id);
     picture.heads.push_back({.id = id, .weights = table->head(id)});
   }
   // Words may be called by what the model reads alike ("The" for "the"), pieces as they are written.

@@ -2,8 +2,6 @@
 // score_report.cpp.
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -11,6 +9,7 @@
 #include "mha/error.h"
 #include "model_folder.h"
 #include "score_report.h"
+#include "treebank_file.h"
 
 namespace mha::app {
 namespace {
@@ -48,42 +47,6 @@ Examples:
   mha score --conllu test.conllu --dev dev.conllu --json | python3 -m json.tool
   mha score --conllu sentences.conllu --least 1)";
 
-std::ifstream open_file(const std::string& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) throw IoError(fmt::format("{}: is a folder, a CoNLL-U file is wanted", file));
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw IoError(fmt::format("{}: cannot be read", file));
-  return in;
-}
-
-/// Reads the whole file once, so that its last line is known to be good before minutes are spent on its first.
-Index count_sentences(const std::string& file) {
-  std::ifstream in = open_file(file);
-  ConlluReader reader(in, file);
-  Index count = 0;
-  for (TreeSentence sentence; reader.next(sentence);) ++count;
-  if (count == 0) throw Error(fmt::format("{}: no sentence that can be scored", file));
-  return count;
-}
-
-struct Answered {
-  ScoredFile file;
-  TreebankAnswers answers;
-};
-
-Answered answer(const OpenModel& model, const std::string& file, Workspace& workspace, Progress& progress) {
-  std::ifstream in = open_file(file);
-  ConlluReader reader(in, file);
-  const TransformerConfig& config = model.transformer.config();
-  TreebankAnswers answers(config.layers, config.heads);
-  Index shown = 0;
-  answer_treebank(model.transformer, model.tokenizer, reader, answers, workspace, [&](Index done) {
-    for (; shown < done; ++shown) progress.begin("sentences");
-  });
-  if (answers.arcs().empty()) throw Error(fmt::format("{}: no arc that can be scored", file));
-  return {{.file = file, .read = reader.counts(), .answered = answers.counts()}, std::move(answers)};
-}
-
 std::string run(const Options& options) {
   const Index sentences = count_sentences(options.file) + (options.dev ? count_sentences(*options.dev) : 0);
   const OpenModel model = open_model(options.model);
@@ -101,8 +64,8 @@ std::string run(const Options& options) {
   std::optional<Answered> file;
   {
     Progress progress(static_cast<std::size_t>(sentences));
-    if (options.dev) dev = answer(model, *options.dev, workspace, progress);
-    file = answer(model, options.file, workspace, progress);
+    if (options.dev) dev = answer_file(model, *options.dev, workspace, progress);
+    file = answer_file(model, options.file, workspace, progress);
   }
   report.file = file->file;
   if (dev) report.dev = dev->file;

@@ -128,11 +128,13 @@ void apply_change(View& view, const OpenModel& model, const Sentence& sentence, 
 View gather(const Options& options) {
   const MeasureInfo& shown_measure = chosen_measure(options.measure);  // before anything slow
   const OpenModel model = open_model(options.model);
+  if (options.layer) require_head(model, {*options.layer, *options.head});
   const Sentence sentence = read_sentence(model.tokenizer, options.text);
   const std::vector<Unit>& units = options.pieces ? sentence.pieces : sentence.words;
   Workspace workspace;
   View view{.text = options.text,
             .model = model.name,
+            .size = size_text(model.transformer.config()),
             .pieces = options.pieces,
             .special = options.special,
             .units = units,
@@ -253,7 +255,6 @@ std::string run(const Options& options) {
   const View view = gather(options);
   if (options.layer) {
     const HeadId id{*options.layer, *options.head};
-    view.table.weight(id, 0, 0);  // throws where there is no such head
     return options.json ? head_json_text(view, id) : head_text(view, id, this_terminal());
   }
   return options.json ? view_json(view) : view_text(view, this_terminal());

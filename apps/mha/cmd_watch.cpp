@@ -113,9 +113,7 @@ WatchReport watch_texts(const OpenModel& model, const std::vector<std::string>& 
   }
   if (report.texts == 0) throw Error(fmt::format("{}: no text has a word in it", name_of(options.texts)));
   report.rules = watch.rules();
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    for (Index head = 0; head < config.heads; ++head) report.rows.push_back({{layer, head}, watch.head({layer, head})});
-  }
+  for (const HeadId& id : all_heads(config)) report.rows.push_back({id, watch.head(id)});
   return report;
 }
 

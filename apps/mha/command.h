@@ -47,5 +47,7 @@ void add_verify(CLI::App& app, Output& output);
 void add_bench(CLI::App& app, Output& output);
 void add_watch(CLI::App& app, Output& output);
 void add_export(CLI::App& app, Output& output);
+void add_prune(CLI::App& app, Output& output);
+void add_compare(CLI::App& app, Output& output);
 
 }  // namespace mha::app

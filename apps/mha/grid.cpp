@@ -25,9 +25,11 @@ int longest(const std::vector<std::string>& names) {
 
 int label_width(const Grid& grid) { return std::max(longest(grid.rows), std::min(display_width(grid.corner), kLongestName)); }
 
-std::string number(double value) { return value < 9.995 ? fmt::format("{:.2f}", value) : fmt::format("{:.1f}", value); }
+std::string number(double value) {
+  return std::isnan(value) ? "-" : value < 9.995 ? fmt::format("{:.2f}", value) : fmt::format("{:.1f}", value);
+}
 
-double share(const Grid& grid, double value) { return grid.top > 0.0 ? value / grid.top : 0.0; }
+double share(const Grid& grid, double value) { return grid.top > 0.0 && !std::isnan(value) ? value / grid.top : 0.0; }
 
 /// A column's width, the space before it not counted.
 int column_width(const Grid& grid, std::size_t column) { return std::max(4, std::min(display_width(grid.columns[column]), kLongestName)); }
@@ -94,7 +96,7 @@ std::string draw_dense(const Grid& grid, const Terminal& terminal) {
       out += pad_right(fmt::format("{:>{}} {}", row + 1, digits, shorten(grid.rows[row], kLongestName)), label) + ' ';
       for (std::size_t column = begin; column < end; ++column) {
         const double of_top = share(grid, grid.values[row][column]);
-        out += shaded(std::string(1, tenths(of_top)), of_top, terminal);
+        out += shaded(std::string(1, std::isnan(grid.values[row][column]) ? '-' : tenths(of_top)), of_top, terminal);
       }
       out += '\n';
     }

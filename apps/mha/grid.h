@@ -12,7 +12,7 @@ struct Grid {
   std::string corner;                       // over the row names
   std::vector<std::string> rows;            // names
   std::vector<std::string> columns;         // names
-  std::vector<std::vector<double>> values;  // [rows][columns]
+  std::vector<std::vector<double>> values;  // [rows][columns]; NaN: nothing is there
   double top = 1.0;                         // the value with the brightest shade; 0 has the darkest
 };
 

@@ -60,7 +60,8 @@ std::vector<const HeadColumn*> shown_columns(const HeadsReport& report) {
   for (const HeadColumn& column : kColumns) {
     const bool known =
         std::any_of(report.measured.begin(), report.measured.end(), [&](const auto& h) { return !std::isnan(column.value(h)); });
-    if (!column.column.empty() && known && (column.name != "stable" || report.judged > 1)) shown.push_back(&column);
+    if (!column.column.empty() && known && (column.name != "stable" || report.judged > 1 || !report.treebank.empty()))
+      shown.push_back(&column);
   }
   return shown;
 }
@@ -79,8 +80,8 @@ std::string roles_line(const HeadsReport& report) {
 }
 
 std::string head_lines(const HeadsReport& report, const Terminal& terminal) {
-  std::vector<std::string> lines = {fmt::format("{}: {} layers x {} heads, counted from 0; {}, {}", printable(report.model), report.layers,
-                                                report.heads, plural(report.texts, "text"), plural(report.rows, report.unit))};
+  std::vector<std::string> lines = {
+      fmt::format("{}: {}; {}, {}", printable(report.model), report.size, plural(report.texts, "text"), plural(report.rows, report.unit))};
   if (report.cut > 0) {
     lines.push_back(fmt::format("{} longer than the {} pieces that the model reads: the last ones were left out",
                                 report.cut == 1 ? "1 text was" : fmt::format("{} texts were", report.cut), report.longest));
@@ -92,6 +93,12 @@ std::string head_lines(const HeadsReport& report, const Terminal& terminal) {
     lines.push_back(fmt::format("stab: share of the {} texts of at least {} in each of which the role holds by itself.", report.judged,
                                 plural(report.rules.least_rows, report.unit)));
   }
+  if (!report.treebank.empty()) {
+    lines.push_back(
+        fmt::format("Relations are reported on {}; stab is there the share of its sentences with that relation in which the head "
+                    "finds at least half of it.",
+                    one_line(report.treebank)));
+  }
   std::string out;
   for (const std::string& line : lines) out += wrap(line, terminal.width, 0) + "\n";
   return out;
@@ -100,6 +107,29 @@ std::string head_lines(const HeadsReport& report, const Terminal& terminal) {
 std::string role_or_none(const HeadRole& role) { return role.kind == RoleKind::None ? "none" : role_name(role); }
 
 Json number_json(double value) { return std::isfinite(value) ? Json(json_number(static_cast<float>(value))) : Json(nullptr); }
+
+/// A treebank names its relations as it likes.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
+
+Json relations_json(const std::vector<RelationFinding>& findings) {
+  Json list = Json::array();
+  for (const RelationFinding& finding : findings) {
+    list.push_back({{"relation", finding.relation},
+                    {"direction", finding.direction == Direction::FromDependent ? "dep->head" : "head->dep"},
+                    {"accuracy", number_json(finding.accuracy)},
+                    {"baseline", number_json(finding.baseline)},
+                    {"stable", number_json(finding.stable)}});
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -137,11 +167,8 @@ std::string heads_json(const HeadsReport& report) {
   Json json = {{"model", report.model},   {"layers", report.layers}, {"heads", report.heads},
                {"by", report.unit},       {"texts", report.texts},   {"rows", report.rows},
                {"judged", report.judged}, {"cut", report.cut},       {"skipped", report.skipped}};
-  json["rules"] = {{"least_rows", report.rules.least_rows},
-                   {"positional", report.rules.positional},
-                   {"syntactic", report.rules.syntactic},
-                   {"special", report.rules.special},
-                   {"broad", report.rules.broad}};
+  json["rules"] = {{"least_rows", report.rules.least_rows}, {"positional", report.rules.positional}, {"syntactic", report.rules.syntactic},
+                   {"found", report.rules.found},           {"special", report.rules.special},       {"broad", report.rules.broad}};
   json["measured"] = Json::array();
   for (const MeasuredHead& head : report.measured) {
     Json entry = head_json(head.summary.id);
@@ -149,6 +176,7 @@ std::string heads_json(const HeadsReport& report) {
     entry["role"] = head.role.kind == RoleKind::None ? Json(nullptr) : Json(role_name(head.role));
     entry["roles"] = Json::object();
     for (const auto& [role, share] : head.roles) entry["roles"][role_or_none(role)] = number_json(share);
+    if (!report.treebank.empty()) entry["relations"] = relations_json(head.relations);
     entry["offset"] = head.summary.rows == 0 ? Json(nullptr) : Json(head.summary.offset);
     for (const HeadColumn& column : kColumns) entry[column.name] = number_json(column.value(head));
     json["measured"].push_back(std::move(entry));
@@ -162,7 +190,7 @@ std::string heads_csv(const HeadsReport& report) {
   out += '\n';
   for (const MeasuredHead& head : report.measured) {
     out += fmt::format("{},{},{}", head.summary.id.layer, head.summary.id.head,
-                       head.role.kind == RoleKind::None ? std::string() : role_name(head.role));
+                       head.role.kind == RoleKind::None ? std::string() : csv_field(role_name(head.role)));
     for (const HeadColumn& column : kColumns) {
       const double value = column.value(head);
       out += std::isfinite(value) ? fmt::format(",{}", static_cast<float>(value)) : ",";

@@ -17,11 +17,12 @@ namespace mha::app {
 
 struct MeasuredHead {
   HeadSummary summary;
-  HeadRole role;
-  std::optional<double> stable;                    // share of texts in which the role holds; absent without a role or without texts
-  std::vector<std::pair<HeadRole, double>> roles;  // in single texts
-  std::optional<RepeatedScores> repeated;
-  std::optional<HeadEffect> effect;
+  HeadRole role = {};
+  std::optional<double> stable = {};                    // share of texts in which the role holds; absent without a role or without texts
+  std::vector<std::pair<HeadRole, double>> roles = {};  // in single texts
+  std::vector<RelationFinding> relations = {};          // where treebanks were given
+  std::optional<RepeatedScores> repeated = {};
+  std::optional<HeadEffect> effect = {};
 };
 
 /// One number of a head and what each format calls it.
@@ -35,15 +36,17 @@ std::span<const HeadColumn> head_columns();
 
 struct HeadsReport {
   std::string model;
+  std::string size = {};  // as size_text
   Index layers = 0;
   Index heads = 0;
   Index longest = 0;  // pieces that the model reads
   std::string_view unit = "word";
-  Index texts = 0;    // read
-  Index rows = 0;     // of them: words or pieces
-  Index judged = 0;   // texts that `stable` is of
-  Index cut = 0;      // texts that were longer
-  Index skipped = 0;  // texts without a word
+  Index texts = 0;            // read
+  Index rows = 0;             // of them: words or pieces
+  Index judged = 0;           // texts that `stable` is of
+  Index cut = 0;              // texts that were longer
+  Index skipped = 0;          // texts without a word
+  std::string treebank = {};  // whose sentences relations are reported on; empty without
   RoleRules rules = {};
   std::string no_repeats = {};  // why duplicate and induction are not known; empty where they are
   std::vector<MeasuredHead> measured = {};

@@ -26,8 +26,9 @@ constexpr int kBadInput = 2;
 
 // In the order of --help.
 constexpr std::array kCommands = {
-    mha::app::add_view,   mha::app::add_find,    mha::app::add_heads,  mha::app::add_score,  mha::app::add_watch,  mha::app::add_serve,
-    mha::app::add_export, mha::app::add_explain, mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify, mha::app::add_bench,
+    mha::app::add_view,   mha::app::add_find,   mha::app::add_compare, mha::app::add_heads,  mha::app::add_score,
+    mha::app::add_prune,  mha::app::add_watch,  mha::app::add_serve,   mha::app::add_export, mha::app::add_explain,
+    mha::app::add_claims, mha::app::add_shapes, mha::app::add_verify,  mha::app::add_bench,
 };
 
 constexpr const char* kFooter = R"(Examples:
@@ -37,6 +38,8 @@ constexpr const char* kFooter = R"(Examples:
   mha find --from telescope --to man        heads ranked by one link
   mha heads --sort induction                what each head does, over many texts
   mha view --zero-head 5.11                 ... and what moves without that head
+  mha compare "He ate fish." "He ate rice." which heads make the difference
+  mha prune                                 which heads can go, and how many
   mha explain "money bank"                  the layer in numbers, step by step
   mha claims                                what is said of attention, measured
   mha shapes --d-model 512 --heads 8 --tokens 2

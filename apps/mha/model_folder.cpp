@@ -39,6 +39,18 @@ void add_model_option(CLI::App& command, std::string& folder) {
       ->type_name("DIR");
 }
 
+void require_head(const OpenModel& model, HeadId id) {
+  if (model.transformer.config().has_head(id.layer, id.head)) return;
+  throw Error(fmt::format("layer {} head {} was removed from {} (pruned_heads of its config.json)", id.layer, id.head, model.name));
+}
+
+std::string size_text(const TransformerConfig& config) {
+  std::size_t removed = 0;
+  for (const auto& [layer, heads] : config.pruned_heads) removed += heads.size();
+  const std::string gone = removed == 0 ? "" : fmt::format("; {} of the {} were removed", removed, config.layers * config.heads);
+  return fmt::format("{} layers x {} heads, counted from 0{}", config.layers, config.heads, gone);
+}
+
 Index named_word(const char* option, const std::string& word, const Sentence& sentence, const Tokenizer& tokenizer) {
   try {
     return find_word(sentence, tokenizer, word);

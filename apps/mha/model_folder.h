@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "mha/analysis/intervention.h"
 #include "mha/analysis/sentence.h"
 #include "mha/model/tokenizer.h"
 #include "mha/model/transformer.h"
@@ -23,6 +24,12 @@ void add_model_option(CLI::App& command, std::string& folder);
 
 /// Opens `folder`, the default model where it is empty. Throws IoError, saying what to do, where it is not there.
 OpenModel open_model(const std::string& folder);
+
+/// Throws Error where the model has no such head, saying so where it was removed.
+void require_head(const OpenModel& model, HeadId id);
+
+/// "6 layers x 12 heads, counted from 0", and how many were removed.
+std::string size_text(const TransformerConfig& config);
 
 /// find_word for a word given by an option: an error says which option it was.
 Index named_word(const char* option, const std::string& word, const Sentence& sentence, const Tokenizer& tokenizer);

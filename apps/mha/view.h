@@ -30,6 +30,7 @@ struct WordLinks {
 struct View {
   std::string text;
   std::string model;
+  std::string size;      // of the model: layers and heads
   bool pieces = false;   // units are pieces, not words
   bool special = false;  // special units are shown and compete
   std::vector<Unit> units;

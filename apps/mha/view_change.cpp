@@ -101,15 +101,21 @@ Intervention intervention_of(const ChangeOptions& options, const OpenModel& mode
     const Unit& word = sentence.words[static_cast<std::size_t>(named_word("--mask-word", options.mask_word, sentence, model.tokenizer))];
     for (Index piece = word.first; piece < word.first + word.count; ++piece) intervention.hidden.push_back(piece);
   }
-  for (const std::string& head : options.zero_heads) intervention.zeroed.push_back(head_in("--zero-head", head));
+  for (const std::string& head : options.zero_heads) {
+    intervention.zeroed.push_back(head_in("--zero-head", head));
+    require_head(model, intervention.zeroed.back());
+  }
   return intervention;
 }
 
 Change compare_runs(const ChangeInputs& inputs, const ChangeOptions& options, double cosine) {
   Change change{.what = what_of(options), .cosine = cosine, .links = moved_links(inputs), .entropies = {}};
+  double heads = 0.0;
   for (Index layer = 0; layer < inputs.before.layers(); ++layer) {
     for (Index head = 0; head < inputs.before.heads(); ++head) {
       const HeadId id{layer, head};
+      if (!inputs.before.present(id)) continue;
+      ++heads;
       const MovedEntropy entropy{id, measure(Measure::Entropy, inputs.before, id, inputs.units, inputs.shown),
                                  measure(Measure::Entropy, inputs.after, id, inputs.units, inputs.shown)};
       change.entropy_before += entropy.before;
@@ -121,7 +127,6 @@ Change compare_runs(const ChangeInputs& inputs, const ChangeOptions& options, do
       }
     }
   }
-  const auto heads = static_cast<double>(inputs.before.layers() * inputs.before.heads());
   change.entropy_before /= heads;
   change.entropy_after /= heads;
   const auto distance = [](const MovedEntropy& entropy) { return std::abs(entropy.after - entropy.before); };

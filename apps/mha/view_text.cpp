@@ -38,8 +38,7 @@ std::string header(const View& view, const Terminal& terminal) {
   for (Index unit : view.shown) words += fmt::format("{}{}", words.empty() ? "" : " ", shorten(name(view, unit), 2 * kLongestName));
   const char* kind = view.pieces ? "pieces" : "words";
   std::string out = bold(wrap(one_line(view.text), terminal.width, 0), terminal) + "\n";
-  out += wrap(fmt::format("{}: {} layers x {} heads, counted from 0", printable(view.model), view.table.layers(), view.table.heads()),
-              terminal.width, 0);
+  out += wrap(fmt::format("{}: {}", printable(view.model), view.size), terminal.width, 0);
   out += fmt::format("\n\n{}\n", bold(fmt::format("{} {}", view.shown.size(), kind), terminal));
   return out + paragraph(words, terminal);
 }

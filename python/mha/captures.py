@@ -70,6 +70,8 @@ class CapturedLayer:
     """[batch | 1, heads | 1, q_len | 1, kv_len | 1], True = may attend."""
     bias: npt.NDArray[Any] | None = None
     """The same shape: added to the scores."""
+    head_out: npt.NDArray[np.float32] | None = None
+    """[batch, heads, q_len, value_dim]: the heads' output before W_O, where capture_heads made the capture; files have none."""
 
     def weights(
         self, head: int, batch: int = 0, queries: Sequence[int] | None = None, keys: Sequence[int] | None = None
@@ -83,13 +85,19 @@ class CapturedLayer:
             rows, columns = tables.range_of(queries, sizes[2], "queries"), tables.range_of(keys, sizes[3], "keys")
             return self.ready[batch, head, slice(*rows), slice(*columns)].astype(np.float32)
         assert self.q is not None and self.k is not None
+        return tables.attention_weights(self.q.swapaxes(1, 2), self.k.swapaxes(1, 2), self.lse, head, batch, queries, keys, **self._options())
+
+    def former_call(self) -> _core.FormerCall:
+        """The call, for the extension. Not where weights are ready."""
+        assert self.q is not None and self.k is not None
+        return tables._former(self.q.swapaxes(1, 2), self.k.swapaxes(1, 2), self.lse, self._options())[0]
+
+    def _options(self) -> tables.FormerOptions:
         mask = _core.causal() if self.causal else _core.Mask()
         if self.window is not None:
             mask = mask & _core.window(*self.window)
-        return tables.attention_weights(
-            self.q.swapaxes(1, 2), self.k.swapaxes(1, 2), self.lse, head, batch, queries, keys, allowed=self.allowed, bias=self.bias,
-            mask=mask, align=self.align, scale=self.scale, softcap=self.softcap,
-            sink_logits=None if self.sinks is None else self.sinks.astype(np.float32))
+        return {"allowed": self.allowed, "bias": self.bias, "mask": mask, "align": self.align, "scale": self.scale, "softcap": self.softcap,
+                "sink_logits": None if self.sinks is None else self.sinks.astype(np.float32)}
 
 
 @dataclass(frozen=True, slots=True)

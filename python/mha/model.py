@@ -31,6 +31,14 @@ class Transformer:
         """What config.json says, in this library's vocabulary."""
         return self._model.config
 
+    def output_projection(self, layer: int) -> npt.NDArray[np.float32]:
+        """W_O of a layer as the file has it, [d_model, heads * head_dim]: head h reads columns h * head_dim to (h + 1) * head_dim. ValueError
+        for a layer that is not there."""
+        config = self.config
+        out = np.empty((config.d_model, config.heads * config.head_dim), np.float32)
+        self._model.output_projection(attention._integer(layer, "layer"), _arrays.read(out, "out", writable=True))
+        return out
+
     def forward(
         self,
         ids: Any,

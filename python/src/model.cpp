@@ -1,6 +1,7 @@
 // Bindings of mha/model/transformer.h and tokenizer.h; see model.h of this folder.
 #include "model.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -89,7 +90,8 @@ void bind_transformer(nb::module_& module) {
       .def_ro("max_positions", &TransformerConfig::max_positions)
       .def_ro("token_types", &TransformerConfig::token_types, "0: the model has no such embedding.")
       .def_ro("norm_eps", &TransformerConfig::norm_eps)
-      .def_ro("activation", &TransformerConfig::activation);
+      .def_ro("activation", &TransformerConfig::activation)
+      .def_ro("pruned_heads", &TransformerConfig::pruned_heads, "Heads removed from the weights, by layer, in the numbers they had.");
   nb::class_<TransformerCall>(module, "TransformerCall",
                               "The arrays and options of one call: ids i64 [batch, length], hidden f32 [batch, length, d_model].")
       .def(
@@ -104,6 +106,12 @@ void bind_transformer(nb::module_& module) {
       .def_static("load", &load_without_gil<Transformer>, nb::arg("folder"), "OSError or ValueError.")
       .def_prop_ro(
           "config", [](const Transformer& model) { return model.config(); }, "A copy.")
+      .def(
+          "output_projection",
+          [](const Transformer& model, Index layer, const Array& out) {
+            copy(model.output_projection(layer), whole_writable(out, "output_projection"));
+          },
+          nb::arg("layer"), nb::arg("out"), "Into out [d_model, heads * head_dim], f32. ValueError.")
       .def("forward", &run_model, nb::arg("call"), nb::arg("hook") = nb::none(), nb::arg("num_threads") = nb::none(),
            nb::sig("def forward(self, call: TransformerCall, hook: collections.abc.Callable[[int, Trace], object] | None = None, "
                    "num_threads: int | None = None) "

@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "attention.h"
 #include "files.h"
+#include "heads.h"
 #include "layer.h"
 #include "mha/cpu.h"
 #include "mha/error.h"
@@ -15,6 +16,7 @@
 #include "openmp.h"
 #include "tables.h"
 #include "view.h"
+#include "watch.h"
 
 namespace nb = nanobind;
 
@@ -46,6 +48,8 @@ NB_MODULE(_core, module) {
   mha::python::bind_layer(module);
   mha::python::bind_tables(module);
   mha::python::bind_model(module);
+  mha::python::bind_heads(module);
+  mha::python::bind_watch(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);
   mha::python::bind_view(module);

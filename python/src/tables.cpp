@@ -18,23 +18,11 @@ namespace mha::python {
 
 namespace {
 
-/// What a former call was given, and the lse it gave, [batch, heads, q_len]; the rest as in attention.h.
-struct FormerCall {
-  AttentionSpec spec;
-  Array q, k, lse;
-  std::optional<Array> allowed = {}, bias = {};
-  std::vector<Index> kv_lengths = {};
-};
-
 /// fn(spec, inputs, lse, workspace) without the GIL, with a spec that has the call's bias.
 template <class Fn>
 void come_back(const FormerCall& given, const char* who, std::optional<Index> num_threads, Fn&& fn) {
   const FormerCall call = given;  // its arrays stay while the GIL is released, whatever becomes of `given`
-  AttentionSpec spec = call.spec;
-  if (call.bias) {
-    if (!std::holds_alternative<NoBias>(spec.bias)) throw ShapeError(std::string(who) + ": bias and alibi_slopes are both given");
-    spec.bias = DenseBias{whole(call.bias, who)};
-  }
+  const AttentionSpec spec = call.whole_spec(who);
   const AttentionInputs inputs{
       .q = whole(call.q, who), .k = whole(call.k, who), .allowed = whole(call.allowed, who), .kv_lengths = call.kv_lengths};
   const ConstTensorView lse = whole(call.lse, who);
@@ -68,6 +56,15 @@ void map(const FormerCall& call, const std::vector<Index>& region, const Array& 
 }
 
 }  // namespace
+
+AttentionSpec FormerCall::whole_spec(const char* who) const {
+  AttentionSpec with_bias = spec;
+  if (bias) {
+    if (!std::holds_alternative<NoBias>(spec.bias)) throw ShapeError(std::string(who) + ": bias and alibi_slopes are both given");
+    with_bias.bias = DenseBias{whole(bias, who)};
+  }
+  return with_bias;
+}
 
 void bind_tables(nb::module_& module) {
   nb::class_<FormerCall>(module, "FormerCall", "A call of attention by its spec, q, k and the lse it gave, [batch, heads, q_len].")

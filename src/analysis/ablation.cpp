@@ -1,21 +1,19 @@
 // Leave-one-out: a text is run once for many ablations, a batch entry each, and the hook takes another head away in each entry.
 #include "mha/analysis/ablation.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "analysis/variants.h"
 #include "core/check.h"
 #include "mha/error.h"
 
 namespace mha {
 namespace {
 
-constexpr Index kMostRows = 4096;  // tokens of one batch: bounds memory, and is far more than keeps the kernels busy
-
-/// A head's output in one batch entry becomes its mean, or zeros where there are no means.
-void take_away(TensorView head_out, Index entry, HeadId id, const ConstTensorView& means) {
+/// A head's output becomes its mean, or zeros where there are no means.
+void take_away(TensorView head_out, HeadId id, const ConstTensorView& means) {
   for (Index q = 0; q < head_out.size(1); ++q) {
-    float* row = head_out.as<float>() + entry * head_out.stride(0) + q * head_out.stride(1) + id.head * head_out.stride(2);
+    float* row = head_out.as<float>() + q * head_out.stride(1) + id.head * head_out.stride(2);
     const float* mean = means ? means.as<float>() + id.layer * means.stride(0) + id.head * means.stride(1) : nullptr;
     for (Index d = 0; d < head_out.size(3); ++d) row[d * head_out.stride(3)] = mean == nullptr ? 0.0F : mean[d * means.stride(2)];
   }
@@ -50,14 +48,6 @@ double relative_change(const ConstTensorView& a, const ConstTensorView& b) {
 
 }  // namespace
 
-std::vector<HeadId> all_heads(const TransformerConfig& config) {
-  std::vector<HeadId> heads;
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    for (const Index head : config.heads_of(layer)) heads.push_back({layer, head});
-  }
-  return heads;
-}
-
 Tensor mean_outputs(const Transformer& model, std::span<const TextIds> texts, Workspace& workspace) {
   const TransformerConfig& config = model.config();
   const Dims shape{config.layers, config.heads, config.head_dim};
@@ -86,23 +76,12 @@ Tensor mean_outputs(const Transformer& model, std::span<const TextIds> texts, Wo
 void run_without(const Transformer& model, std::span<const Index> ids, std::span<const std::vector<HeadId>> sets, ConstTensorView means,
                  const AblatedVisit& visit, Workspace& workspace) {
   check_sets(model.config(), sets, means);
-  const auto length = static_cast<Index>(ids.size());
-  const auto most = static_cast<std::size_t>(std::max<Index>(1, kMostRows / std::max<Index>(1, length)));
-  for (std::size_t first = 0; first < sets.size(); first += most) {
-    const std::span<const std::vector<HeadId>> part = sets.subspan(first, std::min(most, sets.size() - first));
-    const auto batch = static_cast<Index>(part.size());
-    TextIds copies;
-    for (Index b = 0; b < batch; ++b) copies.insert(copies.end(), ids.begin(), ids.end());
-    Tensor hidden(DType::F32, {batch, length, model.config().d_model});
-    model.forward({.ids = copies, .batch = batch}, hidden, workspace, [&](Index layer, const MhaTrace& trace) {
-      for (Index b = 0; b < batch; ++b) {
-        for (const HeadId& id : part[static_cast<std::size_t>(b)]) {
-          if (id.layer == layer) take_away(trace.head_out, b, id, means);
-        }
-      }
-    });
-    for (Index b = 0; b < batch; ++b) visit(first + static_cast<std::size_t>(b), hidden.view().slice(0, b, b + 1));
-  }
+  const auto change = [&](std::size_t set, Index layer, TensorView heads) {
+    for (const HeadId& id : sets[set]) {
+      if (id.layer == layer) take_away(heads, id, means);
+    }
+  };
+  analysis::run_variants(model, ids, sets.size(), change, visit, workspace);
 }
 
 std::vector<HeadEffect> head_effects(const Transformer& model, std::span<const TextIds> texts, Ablation ablation, Workspace& workspace,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -37,12 +38,30 @@ inline Index self_length(const Capture& capture, const char* what) {
   return length;
 }
 
-/// Zeros for every pair of the texts' heads. Throws ShapeError without a text, or where the heads of one are not those of another.
+/// Whether a head is one that was removed from its model: every row's lse is +infinity (see LayerHook).
+inline bool is_removed(const CapturedLayer& layer, Index head, Index batch = 0) {
+  if (!layer.lse || layer.q_len() == 0) return false;
+  MHA_CHECK(ShapeError, layer.lse.shape == Dims({layer.batch(), layer.heads(), layer.q_len()}), "capture: lse is ",
+            to_string(layer.lse.shape), " for ", layer.batch(), " x ", layer.heads(), " heads of ", layer.q_len(), " rows");
+  for (Index row = 0; row < layer.q_len(); ++row) {
+    const float lse = layer.lse.as<float>()[batch * layer.lse.stride(0) + head * layer.lse.stride(1) + row * layer.lse.stride(2)];
+    if (lse != std::numeric_limits<float>::infinity()) return false;
+  }
+  return true;
+}
+
+/// Zeros for every pair of the texts' heads, those left out that were removed from the model. Throws ShapeError without a text, or where
+/// the heads of one are not those of another.
 inline HeadMatrix matrix_for(std::span<const Capture> texts, const char* what) {
   MHA_CHECK(ShapeError, !texts.empty(), what, ": no text");
-  HeadMatrix matrix{.heads = heads_of(texts[0]), .values = {}};
+  const auto heads = [](const Capture& text) {
+    std::vector<HeadId> there = heads_of(text);
+    std::erase_if(there, [&](const HeadId& id) { return is_removed(layer_of(text, id), id.head); });
+    return there;
+  };
+  HeadMatrix matrix{.heads = heads(texts[0]), .values = {}};
   for (const Capture& text : texts) {
-    MHA_CHECK(ShapeError, heads_of(text) == matrix.heads, what, ": texts of different heads, ", heads_of(text).size(), " and ",
+    MHA_CHECK(ShapeError, heads(text) == matrix.heads, what, ": texts of different heads, ", heads(text).size(), " and ",
               matrix.heads.size());
   }
   matrix.values.resize(matrix.heads.size() * matrix.heads.size());

@@ -178,20 +178,23 @@ std::optional<std::string_view> text_comment(std::string_view line) {
 
 }  // namespace
 
-ConlluReader::ConlluReader(std::istream& in, std::string name)
-    : in_(&in), name_(std::move(name)), buffer_(static_cast<std::size_t>(kLongestLine) + 1) {}
+ConlluReader::ConlluReader(std::istream& in, std::string name) : in_(&in), name_(std::move(name)) {}
 
 void ConlluReader::fail(const std::string& what) const { throw FormatError(core::join(name_, ", line ", line_, ": ", what)); }
 
 bool ConlluReader::read_line(std::string& line) {
-  in_->getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  line.clear();
+  char letter = 0;
+  bool any = false;
+  while (in_->get(letter)) {
+    if (!any) ++line_;
+    any = true;
+    if (letter == '\n') break;
+    if (std::cmp_equal(line.size(), kLongestLine)) fail(core::join("longer than ", kLongestLine, " bytes"));
+    line += letter;
+  }
   MHA_CHECK(IoError, !in_->bad(), name_, ": cannot be read after line ", line_);
-  auto count = static_cast<std::size_t>(in_->gcount());
-  if (count == 0 && in_->eof()) return false;
-  ++line_;
-  if (in_->fail() && !in_->eof()) fail(core::join("longer than ", kLongestLine, " bytes"));
-  if (!in_->eof()) --count;  // the line's end
-  line.assign(buffer_.data(), count);
+  if (!any) return false;
   if (line.ends_with('\r')) line.pop_back();
   try {
     model::decode_utf8(line);

@@ -62,6 +62,14 @@ void replace_head(TensorView out, const ReplacedHead& replaced) {
 
 }  // namespace
 
+std::vector<HeadId> all_heads(const TransformerConfig& config) {
+  std::vector<HeadId> heads;
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    for (const Index head : config.heads_of(layer)) heads.push_back({layer, head});
+  }
+  return heads;
+}
+
 void run_with(const Transformer& model, std::span<const Index> ids, const Intervention& intervention, TensorView hidden,
               Workspace& workspace, const LayerHook& hook) {
   for (const HeadId& id : intervention.zeroed) check_head(model.config(), id);

@@ -44,6 +44,7 @@ HeadId best_head(const TreebankAnswers& answers, std::span<const Index> entries,
   Index most = -1;
   for (Index layer = 0; layer < answers.layers(); ++layer) {
     for (Index head = 0; head < answers.heads(); ++head) {
+      if (!answers.present({layer, head})) continue;
       const Index yes = std::count_if(entries.begin(), entries.end(), [&](Index i) { return is_yes(i, HeadId{layer, head}); });
       if (yes > most) {
         most = yes;

@@ -1,6 +1,7 @@
 // Scores on random tokens read twice: how the text is drawn from a vocabulary, and sums along three diagonals of every head.
 #include "mha/analysis/repeated.h"
 
+#include <limits>
 #include <numeric>
 #include <random>
 #include <string_view>
@@ -67,6 +68,11 @@ std::vector<RepeatedScores> repeated_scores(const Capture& capture, const Repeat
   std::vector<RepeatedScores> all;
   for (const HeadId& id : analysis::heads_of(capture)) {
     RepeatedScores scores{.id = id};
+    if (analysis::is_removed(analysis::layer_of(capture, id), id.head)) {
+      scores.previous = scores.duplicate = scores.induction = std::numeric_limits<double>::quiet_NaN();
+      all.push_back(scores);
+      continue;
+    }
     analysis::for_row_blocks({analysis::layer_of(capture, id), id.head, 0}, random, workspace,
                              [&](Index first, const ConstTensorView& weights) {
                                for (Index r = 0; r < weights.size(0); ++r) {

@@ -19,10 +19,13 @@ Interval extent(const std::vector<double>& share) {
   return {lo, hi};
 }
 
-/// share' (W + I) / 2.
+/// share' (W + I) / 2; share alone where no head is left.
 std::vector<double> through_layer(const CapturedLayer& layer, const std::vector<double>& share, Index batch, Workspace& workspace) {
   std::vector<double> passed(share.size());
+  double heads = 0.0;
   for (Index head = 0; head < layer.heads(); ++head) {
+    if (analysis::is_removed(layer, head, batch)) continue;
+    heads += 1.0;
     analysis::for_row_blocks({layer, head, batch}, extent(share), workspace, [&](Index first, const ConstTensorView& weights) {
       for (Index row = 0; row < weights.size(0); ++row) {
         const double of_row = share[static_cast<std::size_t>(first + row)];
@@ -32,7 +35,7 @@ std::vector<double> through_layer(const CapturedLayer& layer, const std::vector<
       }
     });
   }
-  const auto heads = static_cast<double>(layer.heads());
+  if (heads == 0.0) return share;
   for (std::size_t piece = 0; piece < share.size(); ++piece) passed[piece] = (passed[piece] / heads + share[piece]) / 2;
   return passed;
 }
@@ -51,8 +54,7 @@ std::vector<double> rollout(const Capture& capture, const RolloutStart& start, W
   std::vector<double> share(static_cast<std::size_t>(length));
   std::fill_n(share.begin() + start.first, start.count, 1.0 / static_cast<double>(start.count));
   for (Index layer = start.layers.value_or(layers) - 1; layer >= 0; --layer) {
-    const CapturedLayer& captured = capture.layers[static_cast<std::size_t>(layer)];
-    if (captured.heads() > 0) share = through_layer(captured, share, start.batch, workspace);
+    share = through_layer(capture.layers[static_cast<std::size_t>(layer)], share, start.batch, workspace);
   }
   return share;
 }

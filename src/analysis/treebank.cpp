@@ -118,6 +118,7 @@ AlignedWords align_words(const TreeSentence& sentence, const Tokenizer& tokenize
 
 TreebankAnswers::TreebankAnswers(Index layers, Index heads) : layers_(layers), heads_(heads) {
   MHA_CHECK(ShapeError, layers >= 0 && heads >= 0, "treebank: ", layers, " layers, ", heads, " heads");
+  present_.resize(at(layers * heads));
 }
 
 Index TreebankAnswers::relation_number(const std::string& name) {
@@ -134,6 +135,10 @@ void TreebankAnswers::add(const TreeSentence& sentence, const AlignedWords& word
             sentence.words.size());
   add_arcs(sentence, words, table);
   add_cases(sentence, words, table);
+  for (std::size_t i = 0; i < present_.size(); ++i) {
+    const auto number = static_cast<Index>(i);
+    present_[i] = present_[i] || table.present({number / heads_, number % heads_});
+  }
   ++counts_.sentences;
   counts_.words += static_cast<Index>(sentence.words.size());
   counts_.without_pieces += words.without_pieces;
@@ -209,6 +214,7 @@ void TreebankAnswers::append(const TreebankAnswers& other) {
     one.sentence += counts_.sentences;
     cases_.push_back(std::move(one));
   }
+  for (std::size_t i = 0; i < present_.size(); ++i) present_[i] = present_[i] || other.present_[i];
   found_.insert(found_.end(), other.found_.begin(), other.found_.end());
   said_verb_.insert(said_verb_.end(), other.said_verb_.begin(), other.said_verb_.end());
   for (Index TreebankCounts::* count :
@@ -223,6 +229,8 @@ std::size_t TreebankAnswers::place(Index entry, Index way, HeadId id) const {
             id.head, " of ", layers_, " x ", heads_);
   return at(((entry * 2 + way) * layers_ + id.layer) * heads_ + id.head);
 }
+
+bool TreebankAnswers::present(HeadId id) const { return present_[place(0, 0, id)]; }
 
 bool TreebankAnswers::finds(Index arc, Direction direction, HeadId id) const {
   MHA_CHECK(ShapeError, arc >= 0 && std::cmp_less(arc, arcs_.size()), "treebank: arc ", arc, " of ", arcs_.size());

@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the folder's other files, what a tokenizer is read from.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                           "vocab.txt"};
+// Of the folder's other files, what a tokenizer is read from, and what its weights may be used for.
+constexpr const char* kOtherFiles[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "LICENSE"};
 
 using HeadsByLayer = std::map<Index, std::vector<Index>>;
 
@@ -116,16 +116,16 @@ void write_config(const fs::path& from, const fs::path& to, const HeadsByLayer& 
   MHA_CHECK(IoError, file.good(), to.string(), ": cannot be written");
 }
 
-/// A folder that becomes `place` when all is written, or goes.
+/// "x/" is "x".
+fs::path without_slash(const fs::path& place) { return place.has_filename() ? place : place.parent_path(); }
+
+/// A folder that becomes `to` when all is written, or goes.
 class Draft {
  public:
-  explicit Draft(const fs::path& place) : place_(place.has_filename() ? place : place.parent_path()), draft_(place_) {  // "x/" is "x"
+  explicit Draft(const std::string& to) : place_(without_slash(to)), draft_(place_) {
+    check_new_folder(to);
     draft_ += "." + std::to_string(getpid()) + ".part";
-    MHA_CHECK(IoError, !place_.empty(), "the folder to write has no name");
     std::error_code error;
-    const bool there = fs::exists(fs::symlink_status(place_, error));
-    const bool empty_folder = fs::is_directory(place_, error) && fs::is_empty(place_, error);
-    MHA_CHECK(IoError, !there || empty_folder, place_.string(), ": is there already, and is not overwritten");
     fs::create_directory(draft_, error);
     MHA_CHECK(IoError, !error, place_.string(), ": cannot be written: ", error.message());
   }
@@ -152,13 +152,22 @@ class Draft {
 
 }  // namespace
 
+void check_new_folder(const std::string& to) {
+  const fs::path place = without_slash(to);
+  MHA_CHECK(IoError, !place.empty(), "the folder to write has no name");
+  std::error_code error;
+  const bool there = fs::exists(fs::symlink_status(place, error));
+  const bool empty_folder = fs::is_directory(place, error) && fs::is_empty(place, error);
+  MHA_CHECK(IoError, !there || empty_folder, place.string(), ": is there already, and is not overwritten");
+}
+
 void save_without_heads(const std::string& folder, const std::string& to, const std::map<Index, std::vector<Index>>& removed) {
   const Pruner pruner(folder, removed);
   const fs::path from(folder);
   Draft draft(to);
   pruner.save((draft.path() / "model.safetensors").string());
   write_config(from / "config.json", draft.path() / "config.json", pruner.removed());
-  for (const char* const name : kTokenizerFiles) {
+  for (const char* const name : kOtherFiles) {
     std::error_code error;
     if (!fs::exists(from / name, error)) continue;
     fs::copy_file(from / name, draft.path() / name, error);

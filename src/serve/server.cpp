@@ -33,7 +33,9 @@ using core::join;
 
 constexpr std::chrono::seconds kFarewell{2};        // for answers under way when the server ends, and for clients that still send
 constexpr std::chrono::milliseconds kNextTry{100};  // after an accept that failed, for want of file handles say
-constexpr std::size_t kDrainBytes = 4096;
+constexpr std::size_t kDrainBytes = std::size_t{64} << 10;
+constexpr int kBacklog = 4096;  // connections the kernel holds until they are taken: one too many waits a second for its next try
+constexpr int kAtOnce = 64;     // taken before others are served again
 constexpr std::size_t kMostDrained = std::size_t{4} << 20;
 
 std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }
@@ -56,6 +58,7 @@ struct Server::Impl {
 
   Impl(Answer given, ServerOptions chosen);
   void accept();
+  void take(tcp::socket socket);
   void make_room();
   void begin_end();
 
@@ -290,7 +293,9 @@ Server::Impl::Impl(Answer given, ServerOptions chosen) : answer(std::move(given)
   check("open");
   acceptor.bind(endpoint, error);
   check("bind");
-  acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  acceptor.listen(kBacklog, error);
+  check("listen on");
+  acceptor.non_blocking(true, error);
   check("listen on");
   options.port = acceptor.local_endpoint().port();
   guard.emplace(host, options.port, is_loopback(host) ? std::string() : random_token());
@@ -307,12 +312,21 @@ void Server::Impl::accept() {
       });
       return;
     }
-    make_room();
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    if (static_cast<int>(sessions.size()) < options.connections) std::make_shared<Session>(*this, std::move(socket))->start();
+    take(std::move(socket));
+    for (int more = 1; more < kAtOnce; ++more) {  // those that wait already
+      tcp::socket next(io);
+      if (acceptor.accept(next, error)) break;
+      take(std::move(next));
+    }
     accept();
   });
+}
+
+void Server::Impl::take(tcp::socket socket) {
+  make_room();
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  if (static_cast<int>(sessions.size()) < options.connections) std::make_shared<Session>(*this, std::move(socket))->start();
 }
 
 /// Closes the connections that have waited longest for a request, where there are too many.

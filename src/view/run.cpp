@@ -1,6 +1,8 @@
 // From a request's body to a run of the model, and what is said of it in JSON.
 #include "view/run.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -40,13 +42,29 @@ Json heads_json(const std::vector<HeadId>& heads) {
   return list;
 }
 
-/// Units whose texts are the text's own, the pieces' too.
+/// Where the marks end that follow a place in a text: accents and the like, which tokenizers drop, belong to the letter before them.
+Index marks_end(const std::string& text, Index place) {
+  for (auto at = static_cast<std::size_t>(place);;) {
+    utf8proc_int32_t point = 0;
+    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at);
+    const utf8proc_ssize_t size = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size() - at), &point);
+    const utf8proc_category_t category = size > 0 ? utf8proc_category(point) : UTF8PROC_CATEGORY_CN;
+    if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC && category != UTF8PROC_CATEGORY_ME)
+      return static_cast<Index>(at);
+    at += static_cast<std::size_t>(size);
+  }
+}
+
+/// Units whose texts are the text's own, the pieces' too, with the marks after them.
 UnitLists lists_of(const Sentence& sentence) {
   UnitLists lists{.pieces = sentence.pieces, .words = sentence.words};
-  for (Unit& piece : lists.pieces) {
-    if (piece.special || piece.bytes.end <= piece.bytes.begin) continue;
-    const auto begin = static_cast<std::size_t>(piece.bytes.begin);
-    piece.text = sentence.text.substr(begin, static_cast<std::size_t>(piece.bytes.end) - begin);
+  for (std::vector<Unit>* units : {&lists.pieces, &lists.words}) {
+    for (Unit& unit : *units) {
+      if (unit.special || unit.bytes.end <= unit.bytes.begin) continue;
+      unit.bytes.end = marks_end(sentence.text, unit.bytes.end);
+      unit.text =
+          sentence.text.substr(static_cast<std::size_t>(unit.bytes.begin), static_cast<std::size_t>(unit.bytes.end - unit.bytes.begin));
+    }
   }
   return lists;
 }

@@ -16,6 +16,7 @@
 #include "mha/analysis/links.h"
 #include "mha/analysis/measures.h"
 #include "mha/analysis/norms.h"
+#include "mha/analysis/relation.h"
 #include "mha/analysis/repeated.h"
 #include "mha/analysis/rollout.h"
 #include "mha/analysis/similarity.h"
@@ -169,6 +170,19 @@ void expect_links(Goldens& g) {
     for (Index distance = -3; distance <= 3; ++distance) got.push_back(usual.at(id, distance).value());
   }
   g.expect("usual", got, kWeightsLimit);
+
+  const std::vector<WordRelation> relations = find_relation(g.table, g.sentence.words, {.from = 2, .to = 3, .rather_than = 7}, &usual);
+  std::vector<double> contrast;
+  std::vector<double> lift;
+  std::vector<double> lift_back;
+  for (const WordRelation& head : relations) {
+    contrast.push_back(head.contrast.value());
+    lift.push_back(head.lift().value());
+    lift_back.push_back(head.lift_back().value());
+  }
+  contrast.insert(contrast.end(), lift.begin(), lift.end());
+  contrast.insert(contrast.end(), lift_back.begin(), lift_back.end());
+  g.expect("relation", contrast, 2 * kWeightsLimit);
 }
 
 void expect_norms(Goldens& g) {

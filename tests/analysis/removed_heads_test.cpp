@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "analysis/tiny_tokenizer.h"
 #include "mha/analysis/capture.h"
 #include "mha/analysis/head_health.h"
 #include "mha/analysis/links.h"
 #include "mha/analysis/measures.h"
+#include "mha/analysis/repeated.h"
+#include "mha/analysis/rollout.h"
+#include "mha/analysis/similarity.h"
 #include "mha/error.h"
 #include "mha/model/prune.h"
 #include "model/encoder_case.h"
@@ -109,6 +113,15 @@ TEST_F(RemovedHeads, CapturesAndInterventions) {
   Tensor weights(DType::F32, {pieces, pieces});
   captured_weights(capture.layers[0], {.batch = 0, .head = 1, .queries = {0, pieces}, .keys = {0, pieces}}, weights, workspace_);
   for (const double weight : test::elements(weights)) EXPECT_EQ(weight, 0.0);
+  const std::vector<HeadId> left = {{0, 0}, {0, 3}, {1, 0}, {1, 1}, {1, 2}};
+  EXPECT_EQ(head_distances({&capture, 1}, workspace_).heads, left);
+  EXPECT_EQ(head_similarities({&capture, 1}, workspace_).heads, left);
+  const std::vector<double> share = rollout(capture, {.first = 4}, workspace_);
+  EXPECT_NEAR(std::accumulate(share.begin(), share.end(), 0.0), 1.0, test::kWeightsLimit);
+  const RepeatedText repeated{.ids = sentence_.ids, .first = 1, .period = 4};
+  for (const RepeatedScores& scores : repeated_scores(capture, repeated, workspace_)) {
+    EXPECT_EQ(std::isnan(scores.previous), is_lost(scores.id));
+  }
 
   Tensor plain(DType::F32, {1, pieces, 32});
   Tensor zeroed(DType::F32, {1, pieces, 32});

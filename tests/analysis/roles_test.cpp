@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/tiny_tokenizer.h"
+#include "analysis/trees.h"
 #include "analysis/units.h"
 #include "mha/analysis/head_survey.h"
 #include "mha/error.h"
@@ -99,17 +101,78 @@ TEST(Roles, TheOrderIsPlaceThenRelationThenSpecialThenBroad) {
   summary.measures.front() = 0.6;
   summary.spread = 0.95;
   EXPECT_EQ(role_of(summary).kind, RoleKind::Special);
-  const std::vector<RelationFinding> findings = {{.id = {2, 4}, .relation = "obj", .to_head = true, .accuracy = 0.9, .baseline = 0.2},
-                                                 {.id = {2, 3}, .relation = "det", .to_head = true, .accuracy = 0.9, .baseline = 0.6},
-                                                 {.id = {2, 3}, .relation = "amod", .to_head = false, .accuracy = 0.7, .baseline = 0.3},
-                                                 {.id = {2, 3}, .relation = "nsubj", .to_head = true, .accuracy = 0.95, .baseline = 0.875}};
-  EXPECT_EQ(role_name(role_of(summary, {}, findings)), "head > amod") << "farthest above its baseline";
-  EXPECT_EQ(role_name(role_of(summary, {}, std::span(findings).first(2))), "det > head");
+  const std::vector<RelationFinding> findings = {
+      {.id = {2, 4}, .relation = "obj", .direction = Direction::FromDependent, .accuracy = 0.9, .baseline = 0.2, .stable = 0.0},
+      {.id = {2, 3}, .relation = "det", .direction = Direction::FromDependent, .accuracy = 0.9, .baseline = 0.6, .stable = 0.0},
+      {.id = {2, 3}, .relation = "amod", .direction = Direction::ToDependent, .accuracy = 0.7, .baseline = 0.3, .stable = 0.0},
+      {.id = {2, 3}, .relation = "nsubj", .direction = Direction::FromDependent, .accuracy = 0.95, .baseline = 0.875, .stable = 0.0}};
+  EXPECT_EQ(role_name(role_of(summary, {}, findings)), "head->amod") << "farthest above its baseline";
+  EXPECT_EQ(role_name(role_of(summary, {}, std::span(findings).first(2))), "det->head");
   EXPECT_EQ(role_of(summary, {}, std::span(findings).first(1)).kind, RoleKind::Special) << "another head's";
   EXPECT_EQ(role_of(summary, {}, std::span(findings).last(1)).kind, RoleKind::Special) << "not far enough above";
+  EXPECT_EQ(role_of(summary, {.found = 0.75}, std::span(findings).subspan(2, 1)).kind, RoleKind::Special) << "finds too few";
   summary.at_offset = 1.0;
   summary.offset = 1;
   EXPECT_EQ(role_of(summary, {}, findings).kind, RoleKind::Next);
+}
+
+struct Answer {
+  std::vector<std::string> words;
+  Index right = 0;  // how many of the sentence's arcs head 0.0 finds, from the first on; the others it sees one word beside their end
+};
+
+TreebankAnswers answers_of(const std::vector<Answer>& sentences) {
+  TreebankAnswers answers(1, 2);  // head 0.1 finds nothing: all its weights are equal, and the first word has no arc to it
+  for (const Answer& answer : sentences) {
+    const TreeSentence sentence = test::tree(answer.words);
+    const auto count = static_cast<Index>(sentence.words.size());
+    AlignedWords words;
+    words.units = std::vector<Unit>(sentence.words.size());
+    HeadTable table(1, 2, count);
+    Index arcs = 0;
+    for (Index w = 0; w < count; ++w) {
+      words.unit_of.push_back(w);
+      const Index head = sentence.words[static_cast<std::size_t>(w)].head;
+      if (head < 0) continue;
+      const Index seen = ++arcs <= answer.right ? head : (head + 1) % count == w ? (head + 2) % count : (head + 1) % count;
+      table.head({0, 0}).as<float>()[w * count + seen] = 1.0F;
+    }
+    answers.add(sentence, words, table);
+  }
+  return answers;
+}
+
+TEST(RelationFindings, AreWhatWasChosenElsewhereAndIsAboveTheBestOffset) {
+  const std::vector<std::string> near = {"men NOUN 3 nsubj", "well ADV 3 advmod", "sing VERB 0 root", "songs NOUN 3 obj"};
+  const std::vector<std::string> far = {"men NOUN 5 nsubj", "now ADV 5 advmod", "too ADV 5 advmod", "can AUX 5 aux", "sing VERB 0 root"};
+  std::vector<Answer> dev;
+  std::vector<Answer> report;
+  for (Index i = 0; i < 30; ++i) {
+    dev.push_back({near, 3});
+    dev.push_back({far, 4});
+    report.push_back({near, i < 24 ? 3 : 0});
+    report.push_back({far, i < 15 ? 4 : 2});  // in the rest: the second of two advmod is missed
+  }
+  const std::vector<RelationFinding> findings = relation_findings(answers_of(dev), answers_of(report));
+  const auto of = [&](const std::string& relation) {
+    return std::find_if(findings.begin(), findings.end(),
+                        [&](const RelationFinding& f) { return f.relation == relation && f.direction == Direction::FromDependent; });
+  };
+  ASSERT_NE(of("nsubj"), findings.end());
+  EXPECT_EQ(of("nsubj")->id, (HeadId{0, 0}));
+  EXPECT_DOUBLE_EQ(of("nsubj")->accuracy, 54.0 / 60);
+  EXPECT_DOUBLE_EQ(of("nsubj")->baseline, 0.5) << "two words on, or four";
+  EXPECT_DOUBLE_EQ(of("nsubj")->stable, 54.0 / 60);
+  ASSERT_NE(of("advmod"), findings.end());
+  EXPECT_DOUBLE_EQ(of("advmod")->accuracy, (24.0 + 30 + 15) / 90);
+  EXPECT_DOUBLE_EQ(of("advmod")->baseline, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(of("advmod")->stable, 54.0 / 60) << "one of two is half of them";
+  EXPECT_EQ(of("obj"), findings.end()) << "always at one offset, which finds all";
+  EXPECT_EQ(of(kAllRelations), findings.end());
+  for (const RelationFinding& finding : relation_findings(answers_of(dev), answers_of(report), 61)) EXPECT_EQ(finding.relation, "advmod");
+  for (Answer& answer : report) answer.right = 0;
+  EXPECT_TRUE(relation_findings(answers_of(dev), answers_of(report)).empty()) << "right where it was chosen alone";
+  EXPECT_THROW(relation_findings(answers_of(dev), TreebankAnswers(3, 4)), ShapeError);
 }
 
 TEST(HeadSurvey, MeansAreOverTheRowsOfAllTexts) {
@@ -169,6 +232,21 @@ TEST(HeadSurvey, RowsThatSayNothingAreLeftOut) {
   const HeadSummary none = HeadSurvey(1, 1).summary({0, 0});
   EXPECT_TRUE(std::isnan(none.sink) && std::isnan(none.measures.front()));
   EXPECT_EQ(role_of(none), HeadRole{});
+}
+
+TEST(HeadSurvey, AHeadThatWasRemovedHasNoRows) {
+  HeadTable table = built(6);
+  std::fill_n(table.head({0, kNext}).as<float>(), 64, 0.0F);
+  HeadSurvey survey(1, kHeads);
+  survey.add(table, words_of(6));
+  survey.add(built(8), words_of(8));  // as if it were there in another text: nothing of the first stays
+  EXPECT_EQ(survey.summary({0, kNext}).rows, 8);
+  EXPECT_EQ(survey.summary({0, kNext}).measure(Measure::Next), 1.0);
+  HeadSurvey once(1, kHeads);
+  once.add(table, words_of(6));
+  EXPECT_EQ(once.summary({0, kNext}).rows, 0);
+  EXPECT_TRUE(std::isnan(once.summary({0, kNext}).measure(Measure::Next)));
+  EXPECT_EQ(name_of(once, kNext), "-");
 }
 
 TEST(HeadSurvey, WrongSizesAreErrors) {

@@ -15,6 +15,7 @@
 #include "mha/analysis/repeated.h"
 #include "mha/analysis/rollout.h"
 #include "mha/analysis/similarity.h"
+#include "mha/error.h"
 #include "support/near.h"
 
 namespace mha {
@@ -105,7 +106,7 @@ TEST_F(SyntheticHeads, NormsOfASinkWithoutValue) {
   for (Index head = 0; head < kHeads; ++head) projection.data<float>()[2 * head] = 2.0F;
   const std::vector<ConstTensorView> projections = {projection};
   const HeadTable norms = fold_norms(synthetic_.capture(), projections, units_, workspace_);
-  EXPECT_NEAR(measure(Measure::Special, norms, {0, kSink}, units_, rows_), 0.0, kTolerance) << "all weight, nothing moved";
+  for (const Index row : rows_) EXPECT_NEAR(norms.weight({0, kSink}, row, 0), 0.0, kTolerance) << "all weight, nothing moved";
   EXPECT_NEAR(norms.weight({0, kPrevious}, 9, 8), 16.0, 16 * kTolerance);
   EXPECT_NEAR(row_shares(norms).weight({0, kUniform}, 4, 11), 11.0 / 66, kTolerance);
 }
@@ -154,6 +155,29 @@ TEST_F(SyntheticHeads, Similarities) {
   EXPECT_NEAR(alike.at(kPrevious, kPreviousToo), 1.0, 4 * test::unit_roundoff(DType::F64));
   EXPECT_LT(alike.at(kPrevious, kInduction), 1.0 - kTolerance);
   EXPECT_TRUE(std::isnan(alike.at(kSink, kSelf))) << "a sink head says the same in every row";
+}
+
+// As a hook is given a head that was removed from its model: rows whose lse is +infinity.
+TEST_F(SyntheticHeads, RemovedHeadsAreLeftOut) {
+  Capture capture = synthetic_.capture();
+  Tensor lse(DType::F32, capture.layers[0].lse.shape);
+  copy(capture.layers[0].lse, lse);
+  for (const Index head : {kUniform, kSink, kPreviousToo, kSelf, kCopy}) {
+    std::fill_n(lse.data<float>() + head * kLength, kLength, INFINITY);
+  }
+  capture.layers[0].lse = lse;
+  const HeadMatrix distances = head_distances({&capture, 1}, workspace_);
+  EXPECT_EQ(distances.heads, (std::vector<HeadId>{{0, kPrevious}, {0, kInduction}}));
+  EXPECT_EQ(head_similarities({&capture, 1}, workspace_).heads, distances.heads);
+  const std::vector<double> share = rollout(capture, {.first = 10}, workspace_);
+  EXPECT_NEAR(share[10], 0.5, kTolerance);
+  EXPECT_NEAR(share[9], 0.25, kTolerance);
+  EXPECT_NEAR(share[6], 0.25, kTolerance);
+  std::fill_n(lse.data<float>(), kHeads * kLength, INFINITY);
+  EXPECT_EQ(rollout(capture, {.first = 10}, workspace_)[10], 1.0);
+  const Tensor short_lse(DType::F32, {1, kHeads, kLength - 1});
+  capture.layers[0].lse = short_lse;
+  EXPECT_THROW(rollout(capture, {.first = 10}, workspace_), ShapeError);
 }
 
 }  // namespace

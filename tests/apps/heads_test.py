@@ -141,6 +141,45 @@ class Heads(HeadsCommand):
         roles = [head["role"] for head in self.data(TEXT, "--sort", "role")["measured"]]
         self.assertEqual(roles, sorted(roles, key=lambda role: ["previous", "next", "special", "broad", None].index(role)))
 
+    def conllu(self, name, sentences):
+        """Sentences of words as "form UPOS head relation"."""
+        text = ""
+        for words in sentences:
+            for i, word in enumerate(words, 1):
+                form, upos, head, relation = word.split(" ")
+                text += "\t".join([str(i), form, "_", upos, "_", "_", head, relation, "_", "_"]) + "\n"
+            text += "\n"
+        return self.write(name, text.encode())
+
+    def test_relations_are_those_of_score(self):
+        near = ["the DET 2 det", "man NOUN 3 nsubj", "saw VERB 0 root", "a DET 5 det", "telescope NOUN 3 obj", ". PUNCT 3 punct"]
+        far = ["man NOUN 5 nsubj", ", PUNCT 1 punct", "the DET 4 det", "astronomers NOUN 1 appos", "saw VERB 0 root", "the DET 7 det", "man NOUN 5 obj"]
+        files = ["--conllu", self.conllu("a.conllu", [near, far] * 15), "--dev", self.conllu("b.conllu", [near, far, near] * 10)]
+        score = json.loads(self.good("score", *files, "--json"))
+        expected = {}
+        for relation in score["relations"]:
+            for one in relation["directions"] if relation["relation"] != "(all)" and relation["arcs"] >= 20 else []:
+                if one["lift"]["low"] > 0:
+                    expected.setdefault((one["layer"], one["head"]), {})[relation["relation"], one["attention"]] = (one["found"]["share"],
+                                                                                                                  relation["baseline"]["share"])
+        self.assertTrue(expected, "the small model finds no relation: the test shows nothing")
+        roles = 0
+        for head in self.data(TEXT, *files)["measured"]:
+            found = {(r["relation"], r["direction"]): (r["accuracy"], r["baseline"]) for r in head["relations"]}
+            wanted = expected.get((head["layer"], head["head"]), {})
+            self.assertEqual(set(found), set(wanted))
+            for name, shares in wanted.items():
+                for value, share in zip(found[name], shares):
+                    self.assertAlmostEqual(value, share, places=6)
+            clear = [(found[name][0] - found[name][1], name) for name in found if found[name][0] - found[name][1] >= 0.1 and found[name][0] >= 0.5]
+            if clear and not (head["role"] or "").startswith(("previous", "next", "at ")):
+                relation, direction = max(clear)[1]
+                self.assertEqual(head["role"], direction.replace("dep", relation))
+                self.assertEqual([head["stable"]], [r["stable"] for r in head["relations"] if (r["relation"], r["direction"]) == (relation, direction)])
+                roles += 1
+        self.assertIn("Relations are reported on", self.good("heads", TEXT, *files))
+        print(f"heads with a relation as role: {roles}")
+
     def test_effects_are_those_of_view(self):
         heads = self.data(TEXT, "--effect", "zero")["measured"]
         for head in heads[::3]:
@@ -181,6 +220,9 @@ class Heads(HeadsCommand):
         self.bad("heads", "man", "--sort", "beauty", says=["--sort"])
         self.bad("heads", "man", "--sort", "effect", says=["--effect"])
         self.bad("heads", "man", "--effect", "half", says=["--effect"])
+        self.bad("heads", "man", "--conllu", file, says=["--conllu", "--dev"])
+        self.bad("heads", "man", "--conllu", file, "--dev", file, says=["texts.txt"])
+        self.bad("heads", "man", "--conllu", "/does/not/exist", "--dev", file, says=["texts.txt"])
         self.bad("heads", "man", "--threads", "0", says=["--threads is 0"])
         self.bad("heads", "man", "--model", "/does/not/exist", model=False, says=["/does/not/exist"])
 

@@ -120,6 +120,29 @@ def tokenizer_seeds():
     }
 
 
+def capture(tensors, *layers, **metadata):
+    """A capture file; layers are their metadata."""
+    said = {"format": "mha.capture", "version": "1", "layers": json.dumps(layers, separators=(",", ":"))}
+    return safetensors(tensors, said | {key: json.dumps(value) for key, value in metadata.items()})
+
+
+def capture_seeds():
+    layer = {"name": "a", "scale": 0.5, "queries": "tokens", "keys": "tokens"}
+    parts = {"layers.0.q": ("F32", [2, 2, 3, 1]), "layers.0.k": ("F32", [2, 1, 3, 1]), "layers.0.lse": ("F32", [2, 2, 3])}
+    tokens = {"tokens": ("I64", [2, 3])}
+    told = tokens | {"tokens.mask": ("BOOL", [2, 3]), "tokens.words": ("I64", [2, 3])}
+    tables = {"tables.0": ("BOOL", [2, 1, 1, 3]), "tables.1": ("F32", [2]), "tables.2": ("F32", [1, 2, 1, 3])}
+    rules = {"causal": True, "window": [1, -1], "align": "bottom_right", "softcap": 2, "allowed": "tables.0", "sinks": "tables.1", "bias": "tables.2"}
+    return {
+        "plain": capture(parts | tokens, layer),
+        "rules": capture(parts | told | tables, layer | rules, texts=["a\u00e9", "b"], pieces={"tokens": [["a", "b", "c"], ["d", "e", "f"]]}),
+        "offsets": capture(parts | tokens | {"tokens.offsets": ("I64", [2, 3, 2])}, layer),
+        "ready": capture({"layers.0.weights": ("F16", [1, 2, 3, 4])}, {"name": "r", "queries": None, "keys": None}),
+        "no-layer": capture({}),
+        "no-tensor": capture({}, layer),
+    }
+
+
 def conllu(*lines, comments=""):
     """A sentence of words "ID form UPOS head relation misc"."""
     rows = [line.split(" ") for line in lines]
@@ -144,7 +167,7 @@ def conllu_seeds():
 
 
 def main():
-    for folder, seeds in (("conllu", conllu_seeds()), ("safetensors", safetensors_seeds()), ("tokenizer", tokenizer_seeds())):
+    for folder, seeds in (("capture", capture_seeds()), ("conllu", conllu_seeds()), ("safetensors", safetensors_seeds()), ("tokenizer", tokenizer_seeds())):
         (CORPUS / folder).mkdir(parents=True, exist_ok=True)
         for name, content in seeds.items():
             (CORPUS / folder / f"seed-{name}").write_bytes(content)

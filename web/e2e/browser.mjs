@@ -17,13 +17,14 @@ export function skip(why) {
   process.exit(77);
 }
 
-/** Starts `mha serve` on a free port; { url, stop }. */
-export async function startServer() {
+/** Starts `mha serve` on a free port, with `more` arguments; { url, stop }. */
+export async function startServer(more = []) {
   const url = option('url');
-  if (url) return { url: url.replace(/\/$/, ''), stop: () => {} };
+  if (url && !more.length) return { url: url.replace(/\/$/, ''), stop: () => {} };
   const mha = option('mha');
   if (!existsSync(mha)) skip(`no ${mha || '--mha'}: build the command first`);
-  const args = ['serve', '--port', '0', ...(option('model') ? ['--model', option('model')] : []), ...(option('web-root') ? ['--web-root', option('web-root')] : [])];
+  const given = ['model', 'web-root'].filter((name) => option(name) && !(name === 'model' && more.length));
+  const args = ['serve', '--port', '0', ...given.flatMap((name) => [`--${name}`, option(name)]), ...more];
   const child = spawn(mha, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const address = await new Promise((resolve, reject) => {
     let told = '';

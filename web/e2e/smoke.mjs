@@ -1,46 +1,20 @@
 // node e2e/smoke.mjs --mha build/dev/mha: the page as a reader has it, in a real browser against the real server: what it opens on, hover,
 // pin, keys, finder, changes, comparison, saving, accessibility (axe-core), words of any script, a phone. Exit code 77: not run.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { Checks, hashOf, kTelescope, open, ready, startBrowser, startServer } from './browser.mjs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Checks, hashOf, kTelescope, option, ready, startBrowser, startServer } from './browser.mjs';
+import { writeCapture } from './capture_file.mjs';
+import { accessible, pagesOf, pixels, readout, state } from './checks.mjs';
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const server = await startServer();
 const browser = await startBrowser();
 const checks = new Checks();
 const { url } = server;
+const folder = mkdtempSync(join(tmpdir(), 'mha-page-'));
 
-const state = (page) => page.evaluate(() => window.mhaStore.state);
-const readout = (page) => page.locator('.readout').textContent();
-const pixels = (page, selector) =>
-  page.evaluate((name) => {
-    const canvas = document.querySelector(name);
-    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-    let sum = 0;
-    for (let i = 0; i < data.length; ++i) sum = (Math.imul(sum, 31) + data[i]) | 0;
-    return sum;
-  }, selector);
-
-/** Runs `work` on a page of its own, which must be left without a problem. */
-async function on(name, start, work, options = {}) {
-  await checks.run(name, async () => {
-    const page = await open(browser, url, start, options);
-    try {
-      await work(page);
-      assert.deepEqual(page.problems, []);
-    } finally {
-      await page.close();
-    }
-  });
-}
-
-async function accessible(page, what) {
-  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  const told = found.violations.map((one) => `${what}: ${one.id}: ${one.help}: ${one.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);
-  assert.deepEqual(told, []);
-}
+const on = pagesOf(checks, browser, url);
 
 await on('opens on the telescope, reading 1 found', {}, async (page) => {
   assert.equal((await state(page)).text, kTelescope);
@@ -213,6 +187,69 @@ await on('a phone, dark, reduced motion: nothing sideways', { text: kTelescope, 
   assert.notEqual((await state(page)).pin, 2);
 }, { viewport: { width: 390, height: 844 }, colorScheme: 'dark', reducedMotion: 'reduce', hasTouch: true });
 
-await browser.close();
+await on('the self-contained file works without a server', { text: kTelescope, layer: 5, head: 11, pin: 2 }, async (page) => {
+  await page.keyboard.press('s');
+  const [file] = await Promise.all([page.waitForEvent('download', { timeout: 60000 }), page.getByRole('link', { name: 'HTML' }).click()]);
+  const kept = await browser.newPage();
+  const problems = [];
+  kept.on('pageerror', (problem) => problems.push(String(problem)));
+  kept.on('request', (request) => !/^(file|data|blob):/.test(request.url()) && problems.push(`asked for ${request.url()}`));
+  const path = join(folder, 'page.html');
+  await file.saveAs(path);
+  await kept.goto(`file://${path}`);
+  await ready(kept);
+  assert.deepEqual((await state(kept)).pin, 2);
+  assert.match(await kept.locator('.notes').textContent(), /recorded/);
+  await kept.locator('.unit', { hasText: 'astronomer' }).hover();
+  await kept.waitForFunction(() => document.querySelector('.readout').textContent.includes('astronomer → '));
+  await accessible(kept, 'self-contained file');
+  assert.deepEqual(problems, []);
+  await kept.close();
+});
 server.stop();
+
+/** Tensors of another program: `work` on the page of a server that shows them. */
+async function onTensors(name, sizes, start, work) {
+  if (!option('mha')) return;
+  const path = join(folder, 'capture.safetensors');
+  writeCapture(path, sizes);
+  const other = await startServer(['--tensors', path]);
+  await pagesOf(checks, browser, other.url)(name, start, work);
+  other.stop();
+}
+
+const kGrouped = { layers: 2, heads: 4, kvHeads: 2, length: 12, dim: 8 };
+await onTensors('tensors: causal heads that share keys, hidden cells told apart', kGrouped, { unit: 'piece', view: 'matrix', layer: 1, head: 3, pin: 2 }, async (page) => {
+  assert.match(await page.locator('.note').first().textContent(), /causal/);
+  assert.equal(await page.locator('.bracket').count(), 2);
+  await page.keyboard.press('v');
+  const cells = await page.locator('.numbers tbody tr').nth(2).locator('td').allTextContents();
+  assert.ok(cells.slice(0, 3).every((cell) => /^[01]\.\d{3}$/.test(cell)) && cells.slice(3).every((cell) => cell === '–'), cells.join(' '));
+  assert.ok(Math.abs(cells.slice(0, 3).reduce((sum, cell) => sum + Number(cell), 0) - 1) < 0.003);
+  await accessible(page, 'tensors');
+});
+
+const kLong = { layers: 1, heads: 2, kvHeads: 1, length: 6000, dim: 8 };
+await onTensors('tensors: 6,000 tokens are a map, zoomed to single pairs', kLong, { unit: 'piece', head: 1 }, async (page) => {
+  const settled = () => page.waitForFunction(() => !/…/.test(document.querySelector('.where').textContent) && !window.mhaStore.busy);
+  await page.waitForTimeout(400);
+  await settled();
+  const whole = await pixels(page, '.picture canvas');
+  const asked = [];
+  page.on('request', (request) => asked.push(new URL(request.url()).searchParams));
+  await page.locator('.picture').focus();
+  for (let i = 0; i < 14; ++i) await page.keyboard.press('+');
+  await page.waitForTimeout(400);
+  await settled();
+  assert.notEqual(await pixels(page, '.picture canvas'), whole);
+  const [from, to] = asked.at(-1).get('queries').split(':').map(Number);
+  assert.equal(to - from, Number(asked.at(-1).get('rows')), 'one cell per piece when near');
+  await page.locator('.unit').nth(5).click();
+  await ready(page);
+  assert.match(await page.locator('.atlas .legend').textContent(), /to whom/);
+  assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) <= 2000);
+});
+
+rmSync(folder, { recursive: true, force: true });
+await browser.close();
 checks.finish();

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
 import { AtlasCanvas, atlasLayout, Thumbnails, type AtlasLayout } from './atlas_draw';
 import { atlasChoices, atlasValues, sortedHeads, type AtlasValues } from './atlas_values';
-import { gradientOf, kViridis, type Theme } from './colour';
+import { gradientOf, kViridis, weightPalette, type Theme } from './colour';
 import type { Head } from './contract';
 import { prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import type { Store } from './store';
@@ -27,8 +27,11 @@ function paint(store: Store, canvas: AtlasCanvas, context: CanvasRenderingContex
       continue;
     }
     const table = data.weights(layer, state.unit);
-    if (!table) continue;
     const column = data.self ? active : key;
+    if (!table) {
+      if (active >= 0) canvas.twoStrips(place, data.rowSteps(state.unit, place.head, active, 0), data.rowSteps(state.unit, place.head, active, 1));
+      continue;
+    }
     if (active < 0 && column < 0) {
       const picture = thumbnails.get(data, state.unit, place.head, canvas.side);
       if (picture) canvas.table(place, picture);
@@ -60,7 +63,7 @@ export function Atlas({ store }: { store: Store }): JSX.Element | null {
     () => (counts.length && size.width ? atlasLayout(counts, order, size.width - kLabels, innerHeight * 0.46) : null),
     [counts.join(), order?.join(), size.width],
   );
-  const canvas = useMemo(() => layout && new AtlasCanvas(layout, Math.min(devicePixelRatio || 1, 2)), [layout]);
+  const canvas = useMemo(() => layout && new AtlasCanvas(layout, Math.min(devicePixelRatio || 1, 2), weightPalette(state)), [layout, state.lift]);
   const draw = (): void => {
     if (!canvas || !element.current) return;
     const shown = state.atlas === 'link' ? atlasValues(store, theme) : values;
@@ -255,11 +258,13 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
         ? store.data?.self
           ? 'upper half: to whom · lower half: from whom'
           : 'to whom the query attends'
-        : 'each cell: that head’s whole table';
+        : store.data?.isLong(store.state.unit)
+          ? 'pin a word to see its row in every head'
+          : 'tables; on a word: its row above, its column below';
   return (
     <div class="legend">
       <span class="number">{shortNumber(values?.least ?? 0)}</span>
-      <span class="ramp" style={{ background: gradientOf(signed ? theme.signed : kViridis) }} />
+      <span class="ramp" style={{ background: gradientOf(signed ? theme.signed : values ? kViridis : weightPalette(store.state)) }} />
       <span class="number">{shortNumber(values?.most ?? 1)}</span>
       <span class="quiet">{text}</span>
     </div>

@@ -1,7 +1,7 @@
 // The pixels of the head atlas: all heads in one ImageData. Each cell is a small picture of the head's table, the active unit's row over
 // its column, or one colour for one number. Called by atlas.tsx for each hover: no allocation that grows with the text beyond what is kept.
 import type { Head, UnitKind } from './contract';
-import { kViridis, stepOf, type Palette } from './colour';
+import { stepOf, type Palette } from './colour';
 import { cellBounds, thumbnail } from './matrix_math';
 import type { RunData } from './run_data';
 import type { Table } from './table';
@@ -66,6 +66,7 @@ export class AtlasCanvas {
   constructor(
     readonly layout: AtlasLayout,
     readonly ratio: number,
+    private readonly weights: Palette,
   ) {}
 
   get side(): number {
@@ -106,7 +107,7 @@ export class AtlasCanvas {
   table(place: { column: number; row: number }, picture: Thumbnail): void {
     const { steps, rows, columns } = picture;
     const from = this.origin(place);
-    const colours = kViridis.words;
+    const colours = this.weights.words;
     for (let y = 0; y < this.side; ++y) {
       const source = Math.floor((y * rows) / this.side) * columns;
       const start = from + y * this.image!.width;
@@ -130,6 +131,16 @@ export class AtlasCanvas {
     }
   }
 
+  /** The same from two rows of their own, where there is no table. */
+  twoStrips(place: { column: number; row: number }, to: Uint8Array | null, from: Uint8Array | null): void {
+    if (!to || !from) return;
+    const half = Math.floor(this.side / 2);
+    this.pool(to.length, (i) => to[i]);
+    this.fillRows(place, 0, half - 1);
+    this.pool(from.length, (i) => from[i]);
+    this.fillRows(place, half, this.side);
+  }
+
   private pool(length: number, at: (i: number) => number): void {
     for (let x = 0; x < this.side; ++x) {
       const [begin, end] = cellBounds(x, this.side, length);
@@ -138,7 +149,7 @@ export class AtlasCanvas {
         const value = at(i);
         if (value > most) most = value;
       }
-      this.row[x] = kViridis.words[most];
+      this.row[x] = this.weights.words[most];
     }
   }
 

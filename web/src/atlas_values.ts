@@ -36,10 +36,7 @@ const largest = (values: number[][]): number => Math.max(1e-9, ...values.flat().
 export function linkValues(store: Store, from: number, to: number): number[][] | null {
   const { data, state } = store;
   if (!data || from < 0 || to < 0) return null;
-  return data.run.layers.map((layer, l) => {
-    const table = data.weights(l, state.unit);
-    return Array.from({ length: layer.heads }, (_, h) => (table ? table.at(h, from, to) : NaN));
-  });
+  return data.run.layers.map((layer, l) => Array.from({ length: layer.heads }, (_, h) => data.weightAt(state.unit, [l, h], from, to)));
 }
 
 /** The link that the atlas shows: from the word under the pointer to the pinned one, else the finder's. */
@@ -59,13 +56,17 @@ function differenceValues(store: Store): number[][] | null {
   });
 }
 
+/** null, which stands for what has no meaning here, as NaN. */
+const numbersOf = (values?: (number | null)[][]): number[][] | null => values?.map((row) => row.map((value) => value ?? NaN)) ?? null;
+
 /** A measure of this run, or its signed difference from the run compared with. */
 function measureValues(store: Store, name: string, theme: Theme): AtlasValues | null {
-  const values = store.data?.measures?.[name];
+  const values = numbersOf(store.data?.measures?.[name]);
   if (!values) return null;
   const about = store.info?.measures.find((measure) => measure.name === name);
-  const meaning = about?.meaning ?? name;
-  const others = store.other?.measures?.[name];
+  const read = store.data?.rowsRead;
+  const meaning = `${about?.meaning ?? name}${read ? ` (of ${read.read} rows of ${read.of})` : ''}`;
+  const others = numbersOf(store.other?.measures?.[name]);
   if (!others) return { values, least: 0, most: about?.share ? 1 : largest(values), palette: kViridis, meaning };
   const signed = values.map((row, l) => row.map((value, h) => value - (others[l]?.[h] ?? NaN)));
   const most = largest(signed);
@@ -81,7 +82,7 @@ export function atlasValues(store: Store, theme: Theme): AtlasValues | null {
     return values && { values, least: 0, most: 1, palette: kViridis, meaning: 'weight of that link' };
   }
   if (mode === 'effect') {
-    const values = store.data?.effects?.effect;
+    const values = numbersOf(store.data?.effects?.effect);
     return values ? { values, least: 0, most: largest(values), palette: kViridis, meaning: '1 - cosine of the output with and without the head' } : null;
   }
   if (mode === 'difference') {

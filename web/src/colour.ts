@@ -26,6 +26,12 @@ function parse(text: string): number[] {
 }
 
 export const kViridis = paletteOf(interpolateViridis);
+/** The same colours with small weights lifted: by the root, which the colour bar shows. */
+const kViridisLifted = paletteOf((t) => interpolateViridis(Math.sqrt(t)));
+
+export function weightPalette(state: { lift: boolean }): Palette {
+  return state.lift ? kViridisLifted : kViridis;
+}
 const kSignedLight = paletteOf(interpolateRgbBasis(['#0b4a8f', '#3f8fd0', '#a9cdea', '#f4f4f2', '#f6c79a', '#e08a35', '#9c4a00']));
 const kSignedDark = paletteOf(interpolateRgbBasis(['#8fc7ff', '#3a86c8', '#1f4a70', '#202226', '#70431a', '#c97a2c', '#ffc27d']));
 

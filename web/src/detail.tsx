@@ -2,7 +2,7 @@
 // pointer (and in a live region, a moment later).
 import { useEffect, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
-import { gradientOf, kViridis } from './colour';
+import { gradientOf, weightPalette } from './colour';
 import { DetailLinks } from './detail_links';
 import { DetailMap } from './detail_map';
 import { DetailMatrix } from './detail_matrix';
@@ -46,7 +46,7 @@ const kViews: { value: View; name: string }[] = [
 const kKinds: { value: Kind; name: string; title: string }[] = [
   { value: 'raw', name: 'raw', title: 'Weights as they are' },
   { value: 'sinkless', name: 'no sinks', title: 'Special pieces (and the first, where causal) taken out, each row divided by what is left' },
-  { value: 'norm', name: 'norm', title: 'Length of what each word adds: weight times value through the output projection' },
+  { value: 'norm', name: 'norm', title: 'Share of each word in what is added: weight times the length of its value after the output projection, each row divided by its sum' },
 ];
 
 function DetailBar({ store, long }: { store: Store; long: boolean }): JSX.Element {
@@ -104,7 +104,7 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
   const most = view?.most ?? 1;
   const links = store.state.view === 'links' && view !== null;
   const kind = view?.removed ? 'sinks taken out; what they got is in the line above' : 'weight is not importance';
-  const meaning = view?.signed ? 'difference of weights' : store.state.kind === 'norm' && view ? 'length of what a word adds' : kind;
+  const meaning = view?.signed ? 'difference of weights' : store.state.kind === 'norm' && view ? 'share of the length that each word adds' : kind;
   return (
     <div class="legend">
       {links && !view.signed ? (
@@ -112,11 +112,17 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
       ) : (
         <>
           <span class="number">{view?.signed ? `−${most}` : 0}</span>
-          <span class="ramp" style={{ background: gradientOf(view?.signed ? theme.signed : kViridis) }} />
+          <span class="ramp" style={{ background: gradientOf(view?.signed ? theme.signed : weightPalette(store.state)) }} />
           <span class="number">{view?.signed ? `+${most}` : most}</span>
         </>
       )}
       <span class="quiet">{meaning}</span>
+      <span class="grow" />
+      {!links && !view?.signed && store.state.view !== 'table' && (
+        <label class="check" title="Colours go by the root of the weight; the colour bar shows it">
+          <input type="checkbox" checked={store.state.lift} onChange={() => void store.update({ lift: !store.state.lift }, 'replace')} /> lift small weights
+        </label>
+      )}
     </div>
   );
 }

@@ -2,11 +2,12 @@
 // hover draws one row. Long lists scroll: only the rows in view are drawn.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { JSX } from 'preact';
+import type { Theme } from './colour';
 import { linksOf, type HeadView } from './head_view';
 import { leave, prepared, useHoverDrawing, useSize, useTheme, widthIn } from './hooks';
 import { curveOf, kMostLinks, layoutOf, linksScene, strokeOf, type LinksPicture } from './links_scene';
 import { drawScene } from './scene';
-import type { Store } from './store';
+import { kNowhere, type Hover, type Store } from './store';
 
 export function rowHeightFor(rows: number, height: number): number {
   return Math.max(18, Math.min(34, Math.floor(height / Math.max(rows, 1))));
@@ -48,6 +49,23 @@ function paintNumbers(view: HeadView, picture: LinksPicture, context: CanvasRend
   }
 }
 
+function pictureOf(view: HeadView, rows: number, size: { width: number; height: number }, theme: Theme): LinksPicture {
+  const links = linksOf(view, kMostLinks).map(([from, to, value]): [number, number, number] => [from, to, value / view.most]);
+  const rowHeight = rowHeightFor(rows, size.height);
+  return { queries: view.queries, keys: view.keys, links, signed: view.signed, width: size.width, rowHeight, theme, measure: widthIn(theme.font) };
+}
+
+/** What a pointer over the picture is on: a query's word, a key's, or nothing. */
+function pointed(event: MouseEvent, frame: HTMLElement, top: number, view: HeadView, picture: LinksPicture): Hover {
+  const box = frame.getBoundingClientRect();
+  const row = Math.floor((event.clientY - box.top + top) / picture.rowHeight);
+  const x = event.clientX - box.left;
+  const layout = layoutOf(picture);
+  if (x <= layout.left && row < view.matrix.rows) return { query: row, key: -1 };
+  if (x >= layout.right && row < view.matrix.columns) return { query: -1, key: row };
+  return kNowhere;
+}
+
 export function DetailLinks({ store, view }: { store: Store; view: HeadView }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const base = useRef<HTMLCanvasElement>(null);
@@ -57,11 +75,7 @@ export function DetailLinks({ store, view }: { store: Store; view: HeadView }): 
   const size = useSize(frame);
   const [top, setTop] = useState(0);
   const rows = Math.max(view.matrix.rows, view.matrix.columns);
-  const picture = useMemo<LinksPicture>(() => {
-    const links = linksOf(view, kMostLinks).map(([from, to, value]): [number, number, number] => [from, to, value / view.most]);
-    const rowHeight = rowHeightFor(rows, size.height);
-    return { queries: view.queries, keys: view.keys, links, signed: view.signed, width: size.width, rowHeight, theme, measure: widthIn(theme.font) };
-  }, [view, size.width, size.height, theme]);
+  const picture = useMemo(() => pictureOf(view, rows, size, theme), [view, size.width, size.height, theme]);
   const drawOver = (): void => {
     const { query, key } = store.hover.value;
     const canvas = over.current;
@@ -86,15 +100,7 @@ export function DetailLinks({ store, view }: { store: Store; view: HeadView }): 
   }, [picture, top, size.width, size.height]);
   useEffect(drawOver);
   useHoverDrawing(store, drawOver);
-  const point = (event: MouseEvent): void => {
-    const box = frame.current!.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top + top) / picture.rowHeight);
-    const x = event.clientX - box.left;
-    const layout = layoutOf(picture);
-    if (x <= layout.left && row < view.matrix.rows) store.hover.set({ query: row, key: -1 });
-    else if (x >= layout.right && row < view.matrix.columns) store.hover.set({ query: -1, key: row });
-    else leave(store);
-  };
+  const point = (event: MouseEvent): void => store.hover.set(pointed(event, frame.current!, top, view, picture));
   const label = `Links of ${store.headName([store.state.layer, store.state.head])}: the strongest ${picture.links.length}. The view “table” gives them as text.`;
   return (
     <div class="picture scroller" ref={frame} tabIndex={0} role="img" aria-label={label} onScroll={(event) => setTop(event.currentTarget.scrollTop)}

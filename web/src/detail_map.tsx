@@ -3,12 +3,12 @@
 import { useEffect, useMemo, useReducer, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
 import { scaleLinear } from 'd3-scale';
-import type { Theme } from './colour';
+import { weightPalette, type Theme } from './colour';
 import { leave, prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import { matrixLayout, type MatrixLayout, type Zoom } from './matrix_scene';
 import type { RunData } from './run_data';
 import { drawHatch } from './scene';
-import type { Store } from './store';
+import { kNowhere, type Hover, type Store } from './store';
 import { boxOf, levelFor, tilesIn, Tiles, type TileId } from './tiles';
 import { useZoom } from './zoom';
 
@@ -94,6 +94,15 @@ function paintCross(context: CanvasRenderingContext2D, store: Store, view: View)
   context.strokeRect(layout.left + (key - zoom.key) * cell, layout.top, Math.max(1, cell), layout.height);
 }
 
+/** The pair of pieces under the pointer. */
+function pointed(event: MouseEvent, frame: HTMLElement, { layout, zoom, tiles }: View): Hover {
+  const box = frame.getBoundingClientRect();
+  const cell = layout.cell * zoom.k;
+  const query = Math.floor(zoom.query + (event.clientY - box.top - layout.top) / cell);
+  const key = Math.floor(zoom.key + (event.clientX - box.left - layout.left) / cell);
+  return query >= 0 && key >= 0 && query < tiles.rows && key < tiles.columns ? { query, key } : kNowhere;
+}
+
 export function DetailMap({ store, data }: { store: Store; data: RunData }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const base = useRef<HTMLCanvasElement>(null);
@@ -105,11 +114,11 @@ export function DetailMap({ store, data }: { store: Store; data: RunData }): JSX
   const { layer, head } = store.state;
   const tiles = useMemo(
     () =>
-      new Tiles(data, layer, head, (problem) => {
+      new Tiles(data, layer, head, weightPalette(store.state), (problem) => {
         if (problem) store.report(problem);
         again(0);
       }),
-    [data, layer, head],
+    [data, layer, head, store.state.lift],
   );
   const layout = useMemo(
     () => matrixLayout(tiles.rows, tiles.columns, 48, Math.max(size.width, 60), Math.max(size.height - 24, 60)),
@@ -135,15 +144,7 @@ export function DetailMap({ store, data }: { store: Store; data: RunData }): JSX
   };
   useEffect(drawOver);
   useHoverDrawing(store, drawOver);
-  const point = (event: MouseEvent): void => {
-    const box = frame.current!.getBoundingClientRect();
-    const cell = layout.cell * zoom.k;
-    const query = Math.floor(zoom.query + (event.clientY - box.top - layout.top) / cell);
-    const key = Math.floor(zoom.key + (event.clientX - box.left - layout.left) / cell);
-    const inside = query >= 0 && key >= 0 && query < tiles.rows && key < tiles.columns;
-    if (inside && store.state.unit === 'piece') store.hover.set({ query, key });
-    else leave(store);
-  };
+  const point = (event: MouseEvent): void => store.hover.set(store.state.unit === 'piece' ? pointed(event, frame.current!, view) : kNowhere);
   return (
     <div class="picture" ref={frame} tabIndex={0} role="img" onMouseMove={point} onMouseLeave={() => leave(store)}
       aria-label={`Map of ${store.headName([layer, head])}: ${tiles.rows} by ${tiles.columns} pieces; plus and minus zoom`}

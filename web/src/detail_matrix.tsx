@@ -2,6 +2,7 @@
 // canvas of its own. The cells are one small image, stretched.
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { JSX } from 'preact';
+import { weightPalette } from './colour';
 import type { HeadView } from './head_view';
 import { leave, prepared, useHoverDrawing, useSize, useTheme, widthIn } from './hooks';
 import { labelRoom, matrixLayout, matrixPixels, type MatrixLayout, type MatrixPicture, type Zoom } from './matrix_scene';
@@ -114,7 +115,7 @@ export function DetailMatrix({ store, view }: { store: Store; view: HeadView }):
   const theme = useTheme();
   const size = useSize(frame);
   const measure = useMemo(() => widthIn(theme.font), [theme]);
-  const picture: MatrixPicture = useMemo(() => ({ ...view, theme, measure }), [view, theme]);
+  const picture: MatrixPicture = useMemo(() => ({ ...view, theme, measure, weights: weightPalette(store.state) }), [view, theme, store.state.lift]);
   const image = useMemo(() => imageOf(picture), [picture]);
   const layout = useMemo(() => {
     const room = labelRoom([...view.queries, ...view.keys], (text) => measure(text, 13));

@@ -29,12 +29,9 @@ export function usualAt(usual: Table | null, index: number, distance: number): n
 
 type Weight = (layer: number, head: number, from: number, to: number) => number;
 
-/** Weights by the tables that are there; NaN where one is not. */
+/** Weights by what is there; NaN where nothing is. */
 export function weightsOf(data: RunData, state: State): Weight {
-  return (layer, head, from, to) => {
-    const table = data.weights(layer, state.unit);
-    return table && from >= 0 && to >= 0 ? table.at(head, from, to) : NaN;
-  };
+  return (layer, head, from, to) => data.weightAt(state.unit, [layer, head], from, to);
 }
 
 export function findRelations(headsOf: number[], weight: Weight, { a, b, c }: { a: number; b: number; c: number }, usual: Table | null): Found[] {

@@ -38,7 +38,7 @@ export async function headView(store: Store): Promise<HeadView> {
   const { data, other, state } = store;
   const { matrix, removed } = await matrixOf(data!, state);
   const about = { queries: data!.queries(state.unit), keys: data!.keys(state.unit), removed };
-  const plain = { ...about, matrix, signed: false, most: state.kind === 'norm' ? roundMost(matrix.values) : 1, note: '' };
+  const plain = { ...about, matrix, signed: false, most: 1, note: '' };
   if (!other) return plain;
   const fits = other.queries(state.unit).length === matrix.rows && other.keys(state.unit).length === matrix.columns;
   const known = state.layer < other.run.layers.length && state.head < other.run.layers[state.layer].heads;

@@ -3,7 +3,9 @@ import { render } from 'preact';
 import { App } from './app';
 import { Source } from './source';
 import { Store } from './store';
+import './base.css';
 import './page.css';
+import './tools.css';
 
 const store = new Store(Source.ofPage());
 // For the budgets' script: it reads counts, it changes nothing.

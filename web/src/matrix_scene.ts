@@ -1,7 +1,7 @@
 // One head's table as coloured cells: where cells and labels go for a zoom, the pixels for a canvas, and the shapes for a file. Pure but
 // for the pixels; detail_matrix.tsx shows it, save.ts writes it.
 import type { UnitLabel } from './contract';
-import { kViridis, stepOf, type Theme } from './colour';
+import { stepOf, type Palette, type Theme } from './colour';
 import { fitted, type Scene, type Shape } from './scene';
 import type { Matrix } from './table';
 
@@ -19,6 +19,8 @@ export interface MatrixPicture {
   signed: boolean;
   /** The value of the last colour; -most is the first one where signed. */
   most: number;
+  /** Colours of weights; differences have the theme's. */
+  weights: Palette;
   theme: Theme;
   measure: (text: string, size: number) => number;
 }
@@ -49,7 +51,7 @@ export function labelRoom(units: UnitLabel[], measure: (text: string) => number)
 }
 
 export function colourAt(picture: MatrixPicture, value: number): string {
-  const palette = picture.signed ? picture.theme.signed : kViridis;
+  const palette = picture.signed ? picture.theme.signed : picture.weights;
   return palette.css[stepOf(value, picture.signed ? -picture.most : 0, picture.most)] ?? 'none';
 }
 
@@ -58,7 +60,7 @@ export function matrixPixels(picture: MatrixPicture): ImageData {
   const { matrix, signed, most } = picture;
   const image = new ImageData(matrix.columns, matrix.rows);
   const out = new Uint32Array(image.data.buffer);
-  const palette = (signed ? picture.theme.signed : kViridis).words;
+  const palette = (signed ? picture.theme.signed : picture.weights).words;
   for (let i = 0; i < out.length; ++i) {
     const step = stepOf(matrix.values[i], signed ? -most : 0, most);
     out[i] = step < 0 ? 0 : palette[step];

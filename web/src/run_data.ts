@@ -1,6 +1,6 @@
 // One run and what is known of it so far: tables of weights per layer, measures, rows, effects. Each is asked for once; what is there is
 // read without waiting, which is why hovering never fetches. Knows nothing of the page's state.
-import { unitsOf, type Layer, type Run, type UnitKind, type UnitLabel } from './contract';
+import { unitsOf, type Head, type Layer, type Run, type UnitKind, type UnitLabel } from './contract';
 import { hideMasked } from './matrix_math';
 import type { Source } from './source';
 import type { Matrix, Table } from './table';
@@ -10,13 +10,21 @@ export const kWholeCells = 1 << 24;
 /** Up to here in f16 (three digits, hidden cells told apart), beyond in u8. */
 const kExactCells = 1 << 19;
 
-export type Values = Record<string, number[][]>;
+export type Values = Record<string, (number | null)[][]>;
+
+/** On very long texts measures are of an even choice of rows. */
+export interface RowsRead {
+  read: number;
+  of: number;
+}
 
 export class RunData {
   private readonly tables = new Map<string, Table>();
   private readonly waiting = new Map<string, Promise<unknown>>();
   private readonly matrices = new Map<string, Matrix>();
+  private readonly rows = new Map<string, Table>();
   measures: Values | null = null;
+  rowsRead: RowsRead | null = null;
   effects: Values | null = null;
   effectsBy: 'zero' | 'mean' = 'zero';
 
@@ -101,22 +109,52 @@ export class RunData {
     return matrix;
   }
 
-  /** [all heads, 2, units]: to whom unit `index` attends and who attends to it. */
-  row(unit: UnitKind, index: number): Promise<Table> {
-    return this.once(`row ${unit} ${index}`, () => this.source.table(this.path(`row?unit=${unit}&index=${index}&kind=weight`)));
+  /** To whom unit `index` attends and who attends to it, in all heads: what stands in for tables that are too long to be sent. */
+  loadRow(unit: UnitKind, index: number): Promise<Table> {
+    const key = `${unit} ${index}`;
+    return this.once(`row ${key}`, async () => {
+      const table = await this.source.table(this.path(`row?unit=${unit}&index=${index}&kind=weight`));
+      this.rows.set(key, table);
+      return table;
+    });
+  }
+
+  /** One weight, from whatever is there; NaN where nothing is. */
+  weightAt(unit: UnitKind, [layer, head]: Head, from: number, to: number): number {
+    if (from < 0 || to < 0) return NaN;
+    const table = this.weights(layer, unit);
+    if (table) return table.at(head, from, to);
+    const index = this.headIndex(layer, head);
+    const row = this.rows.get(`${unit} ${from}`);
+    if (row) return row.at(index, 0, to);
+    return this.rows.get(`${unit} ${to}`)?.at(index, 1, from) ?? NaN;
+  }
+
+  /** A unit's row (0) or column (1) in one head as steps of a palette, where its row was asked for. */
+  rowSteps(unit: UnitKind, [layer, head]: Head, index: number, which: 0 | 1): Uint8Array | null {
+    const row = this.rows.get(`${unit} ${index}`);
+    if (!row) return null;
+    const at = this.headIndex(layer, head);
+    return Uint8Array.from({ length: row.shape[2] }, (_, j) => Math.round(255 * (row.at(at, which, j) || 0)));
+  }
+
+  /** A head's place in the list of all, by layer, then head. */
+  private headIndex(layer: number, head: number): number {
+    return this.run.layers.slice(0, layer).reduce((sum, one) => sum + one.heads, head);
   }
 
   loadMeasures(unit: UnitKind): Promise<Values> {
     return this.once(`measures ${unit}`, async () => {
-      const answer = await this.source.json<{ values: Values }>('GET', this.path(`measures?unit=${unit}`));
+      const answer = await this.source.json<{ values: Values; rows?: RowsRead }>('GET', this.path(`measures?unit=${unit}`));
       this.measures = answer.values;
+      this.rowsRead = answer.rows && answer.rows.read < answer.rows.of ? answer.rows : null;
       return answer.values;
     });
   }
 
   loadEffects(by: 'zero' | 'mean', signal: AbortSignal): Promise<Values> {
     return this.once(`effects ${by}`, async () => {
-      const answer = await this.source.json<{ values: number[][] }>('GET', this.path(`effects?by=${by}`), undefined, signal);
+      const answer = await this.source.json<{ values: (number | null)[][] }>('GET', this.path(`effects?by=${by}`), undefined, signal);
       this.effects = { effect: answer.values };
       this.effectsBy = by;
       return this.effects;

@@ -1,6 +1,6 @@
 // Pictures and numbers to keep: SVG (vector), PNG, CSV and JSON of the selected head, made here; the self-contained HTML file is the
 // server's. Text in them is data, never markup.
-import { kPaper } from './colour';
+import { kPaper, weightPalette } from './colour';
 import { linksOf, type HeadView } from './head_view';
 import { widthIn } from './hooks';
 import { kMostLinks, linksScene } from './links_scene';
@@ -27,7 +27,7 @@ export function paperScene({ store, view }: Named): Scene {
   const { state } = store;
   const picture =
     state.view === 'matrix'
-      ? matrixScene({ ...view, theme: kPaper, measure })
+      ? matrixScene({ ...view, theme: kPaper, measure, weights: weightPalette(state) })
       : linksScene({
           ...view,
           links: linksOf(view, kMostLinks).map(([from, to, value]) => [from, to, value / view.most]),

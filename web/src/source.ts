@@ -31,6 +31,9 @@ export interface Snapshot {
   state: string;
 }
 
+const kTurns = 8;
+const kPause = 1000;
+
 type Carrier = (method: string, target: string, body: string | undefined, signal?: AbortSignal) => Promise<Reply>;
 
 /** Asks the server of this page. */
@@ -102,7 +105,12 @@ export class Source {
   }
 
   private async ask(method: string, target: string, body?: string, signal?: AbortSignal): Promise<Reply> {
-    const reply = await this.carry(method, target, body, signal);
+    let reply = await this.carry(method, target, body, signal);
+    // Others are being served: a little later, then.
+    for (let turn = 0; reply.status === 429 && turn < kTurns; ++turn) {
+      await new Promise((resume) => setTimeout(resume, kPause));
+      reply = await this.carry(method, target, body, signal);
+    }
     this.received += reply.bytes.length;
     if (reply.status < 400) return reply;
     let told: { error?: string; remedy?: string } = {};

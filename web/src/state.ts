@@ -21,6 +21,8 @@ export interface State {
   /** What colours the atlas: 'row', or a measure's name, 'effect', 'change'. */
   atlas: string;
   sorted: boolean;
+  /** Small weights are lifted: colours go by the root. */
+  lift: boolean;
   panel: Panel;
   a: number;
   b: number;
@@ -50,6 +52,7 @@ export const kDefaults: State = {
   kind: 'raw',
   atlas: 'row',
   sorted: false,
+  lift: false,
   panel: 'find',
   a: -1,
   b: -1,

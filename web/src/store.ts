@@ -112,7 +112,7 @@ export class Store {
     const current = (): boolean => turn === this.asking;
     const wanted = this.state;
     this.busy = true;
-    await this.guarded(async () => {
+    const work = async (): Promise<void> => {
       const data = await this.runOf(wanted.text, changeOf(wanted), wanted.tensors);
       if (!current()) return;
       this.data = data;
@@ -124,7 +124,8 @@ export class Store {
       this.other = other;
       this.tell();
       await this.loadTables(current);
-    }, current);
+    };
+    await this.guarded(() => this.again(work), current);
     if (current()) {
       this.busy = false;
       this.tell();
@@ -132,7 +133,7 @@ export class Store {
   }
 
   private async otherRun(state: State): Promise<RunData | null> {
-    if (state.tensors) return null;
+    if (state.tensors || !this.source.live) return null;  // a self-contained file holds one run
     if (state.against === 'text' && state.second) return this.runOf(state.second, changeOf(state), '');
     if (state.against === 'before' && changeOf(state)) return this.runOf(state.text, undefined, '');
     return null;
@@ -147,6 +148,7 @@ export class Store {
       if (!current()) return;
       this.tell();
     }
+    await this.loadRows(current);
     for (const run of runs) {
       await run.loadMeasures(unit).catch(() => null);
       if (!current()) return;
@@ -159,6 +161,19 @@ export class Store {
         if (!current()) return;
         this.tell();
       }
+    }
+  }
+
+  /** Rows of the units that were chosen, where tables are too long to be sent. */
+  private async loadRows(current: () => boolean): Promise<void> {
+    const { unit, layer, pin, a, b, panel } = this.state;
+    const data = this.data!;
+    if (!data.self || !data.isLong(unit, data.run.layers[layer])) return;
+    for (const index of new Set(panel === 'find' ? [pin, a, b] : [pin])) {
+      if (index < 0) continue;
+      await data.loadRow(unit, index);
+      if (!current()) return;
+      this.tell();
     }
   }
 
@@ -196,6 +211,17 @@ export class Store {
     if (state.b >= keys) state.b = -1;
     if (state.c >= keys) state.c = -1;
     this.state = state;
+  }
+
+  /** The server keeps some runs only: one that it has let go is asked for again, once. */
+  private async again<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (problem) {
+      if (!(problem instanceof ApiError) || problem.status !== 404 || !this.source.live || !this.data) throw problem;
+      this.runs.clear();
+      return work();
+    }
   }
 
   private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<void> {

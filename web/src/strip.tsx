@@ -1,7 +1,8 @@
 // The sentence, unit by unit: hovering shows a unit's row everywhere, a click or Enter pins it. The shading behind the units is one canvas,
 // so that a hover costs no layout. A long text is shown a stretch at a time.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { JSX } from 'preact';
+import type { JSX, RefObject } from 'preact';
+import type { UnitLabel } from './contract';
 import { leave, prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import { visible } from './scene';
 import type { Store } from './store';
@@ -51,17 +52,58 @@ function paint(place: Place, canvas: HTMLCanvasElement, list: HTMLElement): void
   const context = prepared(canvas, list.offsetWidth, list.offsetHeight);
   outline(place, context);
   const { layer, head, unit } = store.state;
-  const table = store.data?.weights(layer, unit);
+  const data = store.data!;
   const { query, key } = store.hover.value;
-  const self = store.data!.self;
+  const { self } = data;
   const active = store.active;
   const byColumn = !self && side === 'query' && query < 0 && key >= 0;
-  if (!table || (!byColumn && (active < 0 || (!self && side === 'query')))) return;
+  if (!byColumn && (active < 0 || (!self && side === 'query'))) return;
   context.fillStyle = accent;
   boxes.forEach((box, i) => {
-    context.globalAlpha = alphaOf(byColumn ? table.at(head, first + i, key) : table.at(head, active, first + i));
+    const weight = byColumn ? data.weightAt(unit, [layer, head], first + i, key) : data.weightAt(unit, [layer, head], active, first + i);
+    context.globalAlpha = alphaOf(weight || 0);
     context.fillRect(box.x, box.y, box.w, box.h);
   });
+}
+
+const unitAt = (event: Event): number => {
+  const found = (event.target as HTMLElement).closest<HTMLElement>('[data-unit]');
+  return found ? Number(found.dataset.unit) : -1;
+};
+
+interface StripActions {
+  store: Store;
+  side: 'query' | 'key';
+  list: RefObject<HTMLDivElement>;
+  /** Which of the shown units has the tab stop. */
+  rover: number;
+  setRover: (at: number) => void;
+  first: number;
+}
+
+/** What pointing, choosing and keys do. */
+function useStripActions({ store, side, list, rover, setRover, first }: StripActions) {
+  const preview = (i: number): void => {
+    if (i < 0) return leave(store);
+    store.hover.set(side === 'query' ? { query: i, key: -1 } : { query: -1, key: i });
+  };
+  const togglePin = (i: number): void => {
+    if (i >= 0 && side === 'query') void store.update({ pin: i === store.state.pin ? -1 : i });
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const last = (list.current?.children.length ?? 0) - 1;
+    const to = { ArrowRight: rover + 1, ArrowLeft: rover - 1, Home: 0, End: last }[event.key];
+    if (event.key === 'Enter' || event.key === ' ') togglePin(first + rover);
+    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else {
+      const next = Math.max(0, Math.min(last, to));
+      setRover(next);
+      (list.current?.children[next] as HTMLElement | undefined)?.focus();
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return { preview, togglePin, onKeyDown };
 }
 
 export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }): JSX.Element | null {
@@ -86,31 +128,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   useLayoutEffect(draw);
   useHoverDrawing(store, draw);
 
-  const unitAt = (event: Event): number => {
-    const found = (event.target as HTMLElement).closest<HTMLElement>('[data-unit]');
-    return found ? Number(found.dataset.unit) : -1;
-  };
-  const preview = (i: number): void => {
-    if (i < 0) return leave(store);
-    store.hover.set(side === 'query' ? { query: i, key: -1 } : { query: -1, key: i });
-  };
-  const togglePin = (i: number): void => {
-    if (i >= 0 && side === 'query') store.update({ pin: i === pin ? -1 : i });
-  };
-  const onKeyDown = (event: KeyboardEvent): void => {
-    const last = shown.length - 1;
-    const at = Math.min(rover, last);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: last }[event.key];
-    if (event.key === 'Enter' || event.key === ' ') togglePin(first + at);
-    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    else {
-      const next = Math.max(0, Math.min(last, to));
-      setRover(next);
-      (list.current?.children[next] as HTMLElement | undefined)?.focus();
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  };
+  const { preview, togglePin, onKeyDown } = useStripActions({ store, side, list, rover: Math.min(rover, shown.length - 1), setRover, first });
   if (!store.data) return null;
   const label = side === 'key' ? 'Keys' : store.data.self ? 'Sentence' : 'Queries';
   return (
@@ -132,21 +150,19 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
           onFocusOut={() => leave(store)}
         >
           {shown.map((one, i) => (
-            <span
-              key={first + i}
-              data-unit={first + i}
-              class={one.special ? 'unit special' : 'unit'}
-              role="option"
-              dir="auto"
-              aria-selected={side === 'query' && pin === first + i}
-              tabIndex={i === Math.min(rover, shown.length - 1) ? 0 : -1}
-            >
-              {visible(one.text)}
-            </span>
+            <Unit key={first + i} one={one} index={first + i} pinned={side === 'query' && pin === first + i} stop={i === Math.min(rover, shown.length - 1)} />
           ))}
         </div>
       </div>
     </section>
+  );
+}
+
+function Unit({ one, index, pinned, stop }: { one: UnitLabel; index: number; pinned: boolean; stop: boolean }): JSX.Element {
+  return (
+    <span data-unit={index} class={one.special ? 'unit special' : 'unit'} role="option" dir="auto" aria-selected={pinned} tabIndex={stop ? 0 : -1}>
+      {visible(one.text)}
+    </span>
   );
 }
 

@@ -1,6 +1,6 @@
 // Tiles of a head's map, by need: level z holds 2^z pieces per cell, a tile is kTile x kTile cells. Kept while they are likely to be wanted
 // again; at most two are asked for at once, the latest wish first.
-import { kViridis, stepOf } from './colour';
+import { stepOf, type Palette } from './colour';
 import type { RunData } from './run_data';
 
 export const kTile = 256;
@@ -50,6 +50,7 @@ export class Tiles {
     readonly data: RunData,
     readonly layer: number,
     readonly head: number,
+    private readonly weights: Palette,
     private readonly arrived: (problem?: unknown) => void,
   ) {}
 
@@ -113,7 +114,7 @@ export class Tiles {
     const pixels = new Uint32Array(image.data.buffer);
     for (let i = 0; i < pixels.length; ++i) {
       const step = stepOf(table.flat(i), 0, 1);
-      pixels[i] = step < 0 ? 0 : kViridis.words[step];
+      pixels[i] = step < 0 ? 0 : this.weights.words[step];
     }
     canvas.getContext('2d')!.putImageData(image, 0, 0);
     return canvas;

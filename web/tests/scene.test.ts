@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { kPaper } from '../src/colour';
+import { kPaper, kViridis } from '../src/colour';
 import { linksScene } from '../src/links_scene';
 import { kMostCells, matrixLayout, matrixScene } from '../src/matrix_scene';
 import { directionOf, escapeXml, fitted, letters, visible, writeSvg } from '../src/scene';
@@ -38,7 +38,7 @@ describe('SVG files', () => {
   const links = linksScene({
     queries: units, keys: units, links: [[0, 1, 0.5], [2, 2, -0.25]], signed: false, width: 560, rowHeight: 26, theme: kPaper, measure,
   });
-  const cells = matrixScene({ matrix, queries: units, keys: units, signed: false, most: 1, theme: kPaper, measure });
+  const cells = matrixScene({ matrix, queries: units, keys: units, signed: false, most: 1, theme: kPaper, measure, weights: kViridis });
 
   it('hold only the tags we write, whatever the words are', () => {
     for (const scene of [links, cells]) {
@@ -60,7 +60,7 @@ describe('SVG files', () => {
 
   it('are refused where they would have too many cells', () => {
     const wide = { rows: 1, columns: kMostCells + 1, values: new Float32Array(kMostCells + 1) };
-    expect(() => matrixScene({ matrix: wide, queries: [], keys: [], signed: false, most: 1, theme: kPaper, measure })).toThrow('PNG');
+    expect(() => matrixScene({ matrix: wide, queries: [], keys: [], signed: false, most: 1, theme: kPaper, measure, weights: kViridis })).toThrow('PNG');
   });
 });
 

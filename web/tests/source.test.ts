@@ -46,18 +46,29 @@ describe('the server', () => {
     let calls = 0;
     vi.stubGlobal('fetch', async (target: string) => {
       ++calls;
-      if (calls === 1) return new Response('{"error":"busy","remedy":"wait"}', { status: 429 });
+      if (calls === 1) return new Response('{"error":"no","remedy":"wait"}', { status: 503 });
       const reply = respond('GET', target, '');
       return new Response(reply.bytes as BodyInit, { headers: { 'X-Mha-Shape': reply.shape!.join(','), 'X-Mha-Dtype': reply.dtype! } });
     });
     vi.stubGlobal('document', { getElementById: () => null });
     const run = JSON.parse(new TextDecoder().decode(respond('POST', '/api/runs', '{"text":"one two"}').bytes)) as Run;
     const data = new RunData(Source.ofPage(), run);
-    await expect(data.loadWeights(1, 'word')).rejects.toMatchObject({ status: 429, message: 'busy', remedy: 'wait' });
+    await expect(data.loadWeights(1, 'word')).rejects.toMatchObject({ status: 503, message: 'no', remedy: 'wait' });
     await Promise.all([data.loadWeights(1, 'word'), data.loadWeights(1, 'word')]);
     expect(calls).toBe(2);
     expect(data.weights(1, 'word')?.shape).toEqual([12, 4, 4]);
     expect(data.source.received).toBeGreaterThan(12 * 16);
+  });
+
+  it('that is busy is asked again', async () => {
+    vi.useFakeTimers();
+    let calls = 0;
+    vi.stubGlobal('fetch', async () => (++calls < 3 ? new Response('{}', { status: 429 }) : new Response('{"a":1}')));
+    vi.stubGlobal('document', { getElementById: () => null });
+    const answer = Source.ofPage().json('GET', '/api/info');
+    await vi.advanceTimersByTimeAsync(2500);
+    expect(await answer).toEqual({ a: 1 });
+    vi.useRealTimers();
   });
 
   it('that is gone is said in words', async () => {

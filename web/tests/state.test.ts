@@ -12,6 +12,7 @@ const kFull: State = {
   kind: 'sinkless',
   atlas: 'entropy',
   sorted: true,
+  lift: true,
   panel: 'compare',
   a: 1,
   b: 2,

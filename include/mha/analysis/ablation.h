@@ -32,9 +32,6 @@ struct HeadEffect {
 /// One text's ids, special ones included.
 using TextIds = std::vector<Index>;
 
-/// Every head of the model, by layer, then head; those removed from it left out.
-std::vector<HeadId> all_heads(const TransformerConfig& config);
-
 /// The mean output of every head where it enters W_O, over all tokens of all texts: f32, [layers, heads, head_dim]. Throws ShapeError
 /// without texts, and what `run_with` throws.
 Tensor mean_outputs(const Transformer& model, std::span<const TextIds> texts, Workspace& workspace);

@@ -7,7 +7,6 @@
 //   for (mha::TreeSentence sentence; reader.next(sentence);) { ... }
 #pragma once
 
-#include <cstddef>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -79,7 +78,6 @@ class ConlluReader {
   ConlluCounts counts_;
   ConlluCounts lost_;  // arcs of the sentence read last
   Index line_ = 0;     // counted from 1, the one read last
-  std::vector<char> buffer_;
 };
 
 }  // namespace mha

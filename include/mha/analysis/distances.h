@@ -16,7 +16,7 @@ namespace mha {
 
 /// A number for each pair of heads.
 struct HeadMatrix {
-  std::vector<HeadId> heads;   // layer by layer
+  std::vector<HeadId> heads;   // layer by layer; those that were removed from the model are left out
   std::vector<double> values;  // [heads, heads], symmetric
   Index rows = 0;              // of weights or outputs behind it
 

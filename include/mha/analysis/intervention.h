@@ -22,6 +22,9 @@ struct HeadId {
   friend auto operator<=>(const HeadId&, const HeadId&) = default;
 };
 
+/// Every head of the model, by layer, then head; those removed from it left out.
+std::vector<HeadId> all_heads(const TransformerConfig& config);
+
 /// A head's output where it enters W_O, given instead of what the head computes: its mean over texts, or what it said of another text.
 struct ReplacedHead {
   HeadId id;

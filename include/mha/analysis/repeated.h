@@ -28,7 +28,7 @@ struct RepeatedText {
 /// where the vocabulary has fewer, ShapeError for a period below 1.
 RepeatedText repeated_text(const Tokenizer& tokenizer, Index period, std::uint64_t seed);
 
-/// One head's mean weights.
+/// One head's mean weights; NaN for one that was removed from the model.
 struct RepeatedScores {
   HeadId id;
   double previous = 0;   // at i - 1, over the 2 T - 1 random tokens that have a random one before them

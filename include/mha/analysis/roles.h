@@ -13,6 +13,7 @@
 
 #include "mha/analysis/intervention.h"
 #include "mha/analysis/measures.h"
+#include "mha/analysis/relation_scores.h"
 
 namespace mha {
 
@@ -34,17 +35,23 @@ struct HeadSummary {
 /// A relation that a head was found to point along on a treebank: what decides a syntactic role.
 struct RelationFinding {
   HeadId id;
-  std::string relation;   // "nsubj"
-  bool to_head = false;   // the dependent attends to its head; otherwise the head attends to the dependent
-  double accuracy = 0.0;  // of the head, by its largest weight
-  double baseline = 0.0;  // of the best fixed offset
+  std::string relation;  // "nsubj"
+  Direction direction = Direction::FromDependent;
+  double accuracy = 0.0;  // share of the relation's arcs that the head finds
+  double baseline = 0.0;  // the same of the best fixed offset
+  double stable = 0.0;    // share of the sentences with such an arc in which the head finds at least half of them
 };
+
+/// Of every relation with at least `least` arcs in `report` the best head in each direction, chosen on `choose`, where it is above the
+/// best offset by more than chance has it (the lift's 95 % interval). All numbers are of `report`. Throws as score_relations.
+std::vector<RelationFinding> relation_findings(const TreebankAnswers& choose, const TreebankAnswers& report, Index least = 20);
 
 /// From when on a role is clear. Borders that no source gives are ours.
 struct RoleRules {
   Index least_rows = 5;     // fewer rows show nothing (ours)
   double positional = 0.9;  // share of rows whose largest weight is at one offset (Voita et al. 2019, arXiv 1905.09418)
   double syntactic = 0.1;   // accuracy - baseline (Voita et al. 2019: 10 %, which is less where the baseline is below 1)
+  double found = 0.5;       // ... and accuracy itself: at least half of the arcs (ours)
   double special = 0.5;     // mean weight on special units (Clark et al. 2019, arXiv 1906.04341, on [SEP]: "over half")
   double broad = 0.9;       // spread (Clark et al. 2019 call heads broad whose entropy is near that of a uniform one; border ours)
 };
@@ -55,12 +62,15 @@ enum class RoleKind : std::uint8_t { Previous, Next, Positional, Syntactic, Spec
 struct HeadRole {
   RoleKind kind = RoleKind::None;
   Index offset = 0;           // of Previous (-1), Next (1) and Positional (any other)
-  std::string relation = {};  // of Syntactic: "nsubj > head" or "head > nsubj"
+  std::string relation = {};  // of Syntactic: "nsubj->head" or "head->nsubj"
   friend auto operator<=>(const HeadRole&, const HeadRole&) = default;
 };
 
-/// "previous", "next", "at +2" (the unit itself: "at 0"), "nsubj > head", "special", "broad"; "-" where none is clear.
+/// "previous", "next", "at +2" (the unit itself: "at 0"), "nsubj->head", "special", "broad"; "-" where none is clear.
 std::string role_name(const HeadRole& role);
+
+/// The finding about that head that is farthest above its baseline; nullptr where none is far enough for a role.
+const RelationFinding* clearest_finding(HeadId id, std::span<const RelationFinding> findings, const RoleRules& rules = {});
 
 /// The role of a head by its summary and by those of `findings` that are about it, the one farthest above its baseline.
 HeadRole role_of(const HeadSummary& summary, const RoleRules& rules = {}, std::span<const RelationFinding> findings = {});

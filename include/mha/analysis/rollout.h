@@ -23,9 +23,9 @@ struct RolloutStart {
   Index batch = 0;
 };
 
-/// The share of each piece of the text, [pieces]; they sum to 1 where rows of weights do (a sink logit takes its share away). A layer
-/// without heads passes on what it gets. Memory O(pieces). Throws ShapeError where the start is not there or a layer is not self-attention
-/// of one length.
+/// The share of each piece of the text, [pieces]; they sum to 1 where rows of weights do (a sink logit takes its share away). Heads removed
+/// from a model take no part; a layer without any passes on what it gets. Memory O(pieces). Throws ShapeError where the start is not there
+/// or a layer is not self-attention of one length.
 std::vector<double> rollout(const Capture& capture, const RolloutStart& start, Workspace& workspace);
 
 /// Numbers by piece summed to numbers by unit. Throws ShapeError where a unit is not there.

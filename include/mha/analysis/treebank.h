@@ -87,6 +87,8 @@ class TreebankAnswers {
   const std::vector<Arc>& arcs() const { return arcs_; }
   const std::vector<Case>& cases() const { return cases_; }
   const TreebankCounts& counts() const { return counts_; }
+  /// Whether that head attended to anything in any sentence: one that was removed from the model did not, and is not to be chosen.
+  bool present(HeadId id) const;
   /// Whether that head finds arc number `arc`.
   bool finds(Index arc, Direction direction, HeadId id) const;
   /// Whether that head says that case number `number` hangs on the verb.
@@ -104,6 +106,7 @@ class TreebankAnswers {
   std::map<std::string, Index> numbers_;
   std::vector<Arc> arcs_;
   std::vector<Case> cases_;
+  std::vector<bool> present_;            // [layers, heads]
   std::vector<std::uint8_t> found_;      // [arcs, directions, layers, heads]
   std::vector<std::uint8_t> said_verb_;  // [cases, viewpoints, layers, heads]
   TreebankCounts counts_;

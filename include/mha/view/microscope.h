@@ -48,7 +48,7 @@ struct MicroscopeModel {
 
 struct MicroscopeOptions {
   Executor executor = default_executor();
-  double seconds = 30;                                       // a request's computation may take
+  double seconds = 60;                                       // a request's computation may take
   std::size_t body_bytes = std::size_t{1} << 20;             // of a request
   std::size_t answer_bytes = std::size_t{64} << 20;          // of a response's numbers
   std::size_t kept_bytes = std::size_t{512} << 20;           // of runs; the one that was asked for longest ago goes first

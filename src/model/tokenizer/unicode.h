@@ -1,5 +1,6 @@
 // Text as code points, each with its place in the original, and the classes of code points that tokenizers ask for.
-// Used by the files of this folder, and by analysis/conllu.cpp to see whether a line is UTF-8; the only one that knows utf8proc is unicode.cpp.
+// Used by the files of this folder, and by analysis/conllu.cpp to see whether a line is UTF-8. The only file that knows utf8proc is
+// unicode.cpp.
 #pragma once
 
 #include <cstddef>

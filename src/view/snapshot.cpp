@@ -184,6 +184,27 @@ void keep_run(Recorder& recorder, const About& run, const Shown& shown) {
   }
 }
 
+/// The state with what was changed in the run, so that the page says it; unless it says something of that itself.
+std::string with_changes(std::string state, const Json& run) {
+  const Json changed = run.value("changed", Json());
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (!value.empty() && state.find(name + '=') == std::string::npos) state += (state.empty() ? "" : "&") + name + '=' + value;
+  };
+  const auto listed = [&](const char* name, const auto& written) {
+    std::string text;
+    for (const Json& item : changed.value(name, Json::array())) text += (text.empty() ? "" : ",") + written(item);
+    add(name, text);
+  };
+  if (!changed.is_object()) return state;
+  const auto head = [](const Json& pair) { return join(pair.at(0).get<Index>(), '.', pair.at(1).get<Index>()); };
+  listed("zeroed", head);
+  listed("mean", head);
+  listed("hidden", [](const Json& word) { return std::to_string(word.get<Index>()); });
+  const double temperature = changed.value("temperature", 1.0);
+  if (temperature != 1.0) add("temperature", Json(temperature).dump());
+  return state;
+}
+
 std::size_t after(const std::string& text, std::string_view mark, std::size_t from = 0) {
   const std::size_t found = text.find(mark, from);
   return found == std::string::npos ? found : found + mark.size();
@@ -200,10 +221,12 @@ std::string record_page(const Ask& ask, const std::string& run, const SnapshotOp
   MHA_CHECK(Error, told.status == 200, Recorder::told(told));
   recorder.keep("/api/info");
   recorder.keep(path);
-  const About found = about(Json::parse(told.body), path + '/');
-  keep_run(recorder, found, shown_of(options.state, found));
+  const Json told_run = Json::parse(told.body);
+  const About found = about(told_run, path + '/');
+  const std::string state = with_changes(options.state, told_run);
+  keep_run(recorder, found, shown_of(state, found));
   std::string page = ask("/").body;
-  const std::string snapshot = "<script type=\"application/json\" id=\"mha-snapshot\">" + recorder.json(options.state) + "</script>\n";
+  const std::string snapshot = "<script type=\"application/json\" id=\"mha-snapshot\">" + recorder.json(state) + "</script>\n";
   // Before the page's own script; a page without one shows what it has to say.
   const std::size_t head = after(page, "<head>");
   if (head != std::string::npos) page.insert(head, kPolicy);

@@ -86,6 +86,20 @@ TEST(Snapshot, OfNoRunIsAnErrorWithTheRemedy) {
   EXPECT_TRUE(test::mentions(test::text_of<Error>([&] { record_page(busy, "7", {}); }), "time is up"));
 }
 
+TEST(Snapshot, SaysWhatWasChangedInTheRun) {
+  const auto changed = [](const std::string& target) {
+    Response response = fake(target);
+    if (target != "/api/runs/7") return response;
+    json run = json::parse(response.body);
+    run["changed"] = {{"zeroed", {{5, 11}, {0, 3}}}, {"mean", json::array()}, {"hidden", {4}}, {"temperature", 2.5}};
+    response.body = run.dump();
+    return response;
+  };
+  EXPECT_EQ(snapshot_in(record_page(changed, "7", {.state = "layer=1"}))["state"], "layer=1&zeroed=5.11,0.3&hidden=4&temperature=2.5");
+  EXPECT_EQ(snapshot_in(record_page(changed, "7", {.state = "zeroed=0.0&hidden=1&temperature=3"}))["state"],
+            "zeroed=0.0&hidden=1&temperature=3");
+}
+
 TEST(Snapshot, OfARealRunHoldsWhatTheMicroscopeAnswers) {
   const Transformer model = Transformer::load(test::test_data("tiny_bert"));
   const Tokenizer tokenizer = test::tiny_tokenizer();

@@ -251,11 +251,11 @@ class DefaultModel(PruneCommand):
         self.model = default_model()
 
     def test_the_order_beats_chance_and_the_checkpoint_is_smaller(self):
-        data = self.data("--most", "24", "--seeds", "2")
+        data = self.data("--most", "12", "--seeds", "2")
         points = {point["removed"]: point for point in data["curve"]}
         for chance in data["random"]["points"][:6]:  # up to half of the heads
             self.assertGreater(points[chance["removed"]]["cosine"], chance["cosine"]["most"])
-        written = self.data("--most", "12", "--keep", "36", "--out", self.out)["written"]
+        written = self.data("--most", "6", "--keep", "36", "--out", self.out)["written"]
         self.assertEqual(written["difference"], 0)
         self.assertEqual((written["bytes_before"] - written["bytes_after"]) // 1000, 36 * (4 * 32 * 384 + 3 * 32) * 4 // 1000)
 

@@ -2,10 +2,17 @@
 // ratios.
 //   statistics_bench            512, 2,048 and 8,192 tokens
 //   statistics_bench 131072     so many (one head, once: minutes)
+//   statistics_bench 131072 --memory [--causal]
+//                               everything at once of 4 heads on all cores: peak memory beside that of inputs and outputs; exit code 1
+//                               where it is more than 128 MiB above (minutes)
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,14 +89,64 @@ void measure(Index length, bool causal, int rounds) {
       median(second), static_cast<long>(cells), static_cast<long>(cells), median(map));
 }
 
+/// The most memory this process has had resident, in MiB; 0 where the system does not tell.
+double peak_mib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::atof(line.c_str() + 6) / 1024;
+  }
+  return 0;
+}
+
+/// Of the memory of one run that asks for everything. Returns whether it kept to its bound.
+bool run_within_memory(Index length, bool causal) {
+  constexpr double kBound = 128;  // MiB
+  constexpr Index kHeads = 4, kLinks = 8, kCells = 1024;
+  Operand q(kHeads, length, 1), k(kHeads, length, 2), v(kHeads, length, 3), out(kHeads, length, 4);
+  const mha::Dims rows = {1, kHeads, length}, links = {1, kHeads, length, kLinks},
+                  cells = {std::min(length, kCells), std::min(length, kCells)};
+  const auto f32 = [](const mha::Dims& shape) { return mha::Tensor(mha::DType::F32, shape); };
+  mha::Tensor lse = f32(rows), score = f32(rows), entropy = f32(rows), distance = f32(rows), variance = f32(rows), first = f32(rows),
+              chosen_weight = f32(rows), received = f32(rows), link_weights = f32(links), mean = f32(cells), max = f32(cells);
+  mha::Tensor key(mha::DType::I64, rows), link_keys(mha::DType::I64, links), chosen(mha::DType::Bool, {1, length});
+  double mib = 0;
+  for (const mha::Tensor* held : {&q.memory, &k.memory, &v.memory, &out.memory, &lse, &score, &entropy, &distance, &variance, &first,
+                                  &chosen_weight, &received, &link_weights, &mean, &max, &key, &link_keys, &chosen}) {
+    mib += static_cast<double>(mha::element_count(held->shape()) * static_cast<Index>(mha::size_of(held->dtype()))) / (1024 * 1024);
+  }
+  const mha::AttentionSpec spec{.mask = causal ? mha::causal() : mha::Mask{}};
+  const mha::AttentionInputs inputs{.q = q.view(), .k = k.view(), .v = v.view()};
+  mha::Workspace workspace;
+  const double before = peak_mib();
+  const auto start = std::chrono::steady_clock::now();
+  mha::attention_forward(spec, inputs,
+                         {.out = out.view(),
+                          .lse = lse,
+                          .statistics = {score, key, entropy, distance, variance, first, chosen_weight, link_weights, link_keys, chosen}},
+                         workspace);
+  mha::attention_received(spec, inputs, lse, received, workspace);
+  mha::attention_map(spec, inputs, lse, {.batch = 0, .head = 0, .queries = {0, length}, .keys = {0, length}}, {mean, max}, workspace);
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double peak = peak_mib();
+  std::printf("%s, %ld tokens, 4 heads of 64, all numbers, 8 links, received, a map of %ld x %ld: %.1f s on %d threads\n",
+              causal ? "causal" : "full", static_cast<long>(length), static_cast<long>(cells[0]), static_cast<long>(cells[1]), took,
+              workspace.executor().concurrency);
+  std::printf("peak resident %.1f MiB (%.1f before the run), inputs and outputs %.1f MiB: %.1f MiB above, the bound is %.0f\n", peak,
+              before, mib, peak - mib, kBound);
+  return peak > 0 && peak - mib <= kBound;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const Index one = argc > 1 ? std::atol(argv[1]) : 0;
-  if (argc > 2 || (argc > 1 && one < 1)) {
-    std::fprintf(stderr, "usage: statistics_bench [TOKENS]\n");
+  const bool memory = argc > 2 && std::string_view(argv[2]) == "--memory";
+  const bool causal_memory = argc > 3 && std::string_view(argv[3]) == "--causal";
+  if ((argc > 1 && one < 1) || (argc > 2 && !memory) || (argc > 3 && !causal_memory) || argc > 4) {
+    std::fprintf(stderr, "usage: statistics_bench [TOKENS [--memory [--causal]]]\n");
     return 2;
   }
+  if (memory) return run_within_memory(one, causal_memory) ? 0 : 1;
   for (const bool causal : {false, true}) {
     for (const Index length : one > 0 ? std::vector<Index>{one} : std::vector<Index>{512, 2048, 8192})
       measure(length, causal, one > 16384 ? 1 : 15);

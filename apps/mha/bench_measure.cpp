@@ -20,24 +20,6 @@ constexpr Index kRounds = 7;
 constexpr Index kSlowRounds = 3;
 constexpr std::size_t kMostRead = std::size_t{256} << 20;
 
-/// Normal numbers, the same million again and again: speed does not depend on them.
-Tensor filled(DType dtype, const Dims& shape) {
-  Tensor tensor(dtype, shape);
-  const Index count = element_count(shape);
-  const Index block = std::min<Index>(count, Index{1} << 20);
-  Tensor numbers(DType::F32, {block});
-  fill_normal(numbers, 1);
-  Tensor stored(dtype, {block});
-  copy(numbers, stored);
-  const std::size_t item = size_of(dtype);
-  auto* bytes = static_cast<std::byte*>(tensor.view().data);
-  for (Index at = 0; at < count; at += block) {
-    std::memcpy(bytes + static_cast<std::size_t>(at) * item, stored.view().data,
-                static_cast<std::size_t>(std::min(block, count - at)) * item);
-  }
-  return tensor;
-}
-
 /// What is timed, and the memory that it reads from outside the caches.
 struct Subject {
   std::function<void(Workspace&)> call;
@@ -53,8 +35,8 @@ Subject attention_subject(const BenchProblem& p) {
   const Index copies = p.group == BenchGroup::Decode ? p.kv_copies() : 1;
   const Dims keys = p.key_shape();
   const auto data = std::make_shared<Data>();
-  data->q = filled(p.dtype, p.query_shape());
-  data->kv = filled(p.dtype, {copies, 2, element_count(keys)});
+  data->q = normal_numbers(p.dtype, p.query_shape());
+  data->kv = normal_numbers(p.dtype, {copies, 2, element_count(keys)});
   data->out = Tensor(p.dtype, p.query_shape());
   data->spec = p.spec();
   Subject subject;
@@ -78,7 +60,7 @@ Subject layer_subject(const BenchProblem& p) {
   const MhaConfig config = p.config();
   const Dims shape = {p.batch, p.q_len, p.d_model};
   const auto data = std::make_shared<Data>(
-      Data{MultiHeadAttention(config, xavier_parameters(config, 1).view()), filled(DType::F32, shape), Tensor(DType::F32, shape)});
+      Data{MultiHeadAttention(config, xavier_parameters(config, 1).view()), normal_numbers(DType::F32, shape), Tensor(DType::F32, shape)});
   return {.call = [data](Workspace& workspace) { data->layer.forward({.x = data->x}, {.y = data->y}, workspace); }};
 }
 
@@ -101,12 +83,11 @@ Rounds run_rounds(const Subject& subject, const Executor& executor) {
     return (executor_seconds(executor) - start) / static_cast<double>(calls);
   };
   static_cast<void>(timed(1));  // pages, scratch and threads come into being
-  const double once = std::max(timed(1), 1e-9);
-  const auto calls = static_cast<Index>(std::max(1.0, std::ceil(kRoundSeconds / once)));
+  const RoundPlan plan = plan_rounds(timed(1));
   Rounds rounds;
   Limits before = limits_now(subject, executor);
-  for (Index i = 0; i < (once > kSlowCall ? kSlowRounds : kRounds); ++i) {
-    rounds.seconds.push_back(timed(calls));
+  for (Index i = 0; i < plan.rounds; ++i) {
+    rounds.seconds.push_back(timed(plan.calls));
     const Limits after = limits_now(subject, executor);
     rounds.fma.push_back(std::max(before.fma, after.fma));
     rounds.read.push_back(std::max(before.read, after.read));
@@ -160,6 +141,37 @@ Spread spread_of(std::vector<double> values) {
   return {.median = at(0.5), .low = at(0.25), .high = at(0.75), .least = values.front(), .most = values.back()};
 }
 
+Json spread_json(const Spread& spread, double factor) {
+  const auto number = [&](double value) { return json_number(static_cast<float>(value * factor)); };
+  return {{"median", number(spread.median)},
+          {"q1", number(spread.low)},
+          {"q3", number(spread.high)},
+          {"min", number(spread.least)},
+          {"max", number(spread.most)}};
+}
+
+Tensor normal_numbers(DType dtype, const Dims& shape) {
+  Tensor tensor(dtype, shape);
+  const Index count = element_count(shape);
+  const Index block = std::min<Index>(count, Index{1} << 20);
+  Tensor numbers(DType::F32, {block});
+  fill_normal(numbers, 1);
+  Tensor stored(dtype, {block});
+  copy(numbers, stored);
+  const std::size_t item = size_of(dtype);
+  auto* bytes = static_cast<std::byte*>(tensor.view().data);
+  for (Index at = 0; at < count; at += block) {
+    std::memcpy(bytes + static_cast<std::size_t>(at) * item, stored.view().data,
+                static_cast<std::size_t>(std::min(block, count - at)) * item);
+  }
+  return tensor;
+}
+
+RoundPlan plan_rounds(double seconds_of_a_call) {
+  const double once = std::max(seconds_of_a_call, 1e-9);
+  return {static_cast<Index>(std::max(1.0, std::ceil(kRoundSeconds / once))), once > kSlowCall ? kSlowRounds : kRounds};
+}
+
 BenchRow measure(const BenchProblem& problem, const Executor& executor) {
   const Subject subject = problem.group == BenchGroup::Layer ? layer_subject(problem) : attention_subject(problem);
   const Rounds rounds = run_rounds(subject, executor);
@@ -190,7 +202,7 @@ MachineLimit measure_limit(std::size_t i) {
     limit.rate = spread_over(kTimes, [&](std::size_t) { return fma_peak(probe.name, probe.executor); });
     return limit;
   }
-  const Tensor memory = filled(DType::F32, {probe.bytes / 4});
+  const Tensor memory = normal_numbers(DType::F32, {probe.bytes / 4});
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(memory.view().data), static_cast<std::size_t>(probe.bytes));
   limit.rate = spread_over(kTimes, [&](std::size_t) { return read_bandwidth(bytes, probe.executor); });
   return limit;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench_problems.h"
+#include "json_numbers.h"
 
 namespace mha::app {
 
@@ -14,6 +15,16 @@ struct Spread {
   double median = 0, low = 0, high = 0, least = 0, most = 0;  // low, high: the quartiles
 };
 Spread spread_of(std::vector<double> values);
+Json spread_json(const Spread& spread, double factor);
+
+/// Normal numbers, the same million again and again: speed does not depend on them.
+Tensor normal_numbers(DType dtype, const Dims& shape);
+
+/// How often to call what takes so long once, and in how many rounds.
+struct RoundPlan {
+  Index calls, rounds;
+};
+RoundPlan plan_rounds(double seconds_of_a_call);
 
 /// What bounds a problem: whichever of arithmetic and reading k and v takes longer at its limit.
 enum class Bound : std::uint8_t { Fma, Read };

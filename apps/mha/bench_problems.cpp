@@ -157,10 +157,25 @@ void add_layer(const BenchOptions& options, std::vector<BenchProblem>& problems)
   }
 }
 
+/// One head, so that long texts take seconds and not minutes.
+void add_statistics(const BenchOptions& options, std::vector<BenchProblem>& problems) {
+  BenchProblem p = with_heads(BenchGroup::Statistics, options, 1, 1);
+  p.head_dim = options.head_dim.value_or(64);
+  p.dtype = options.dtype.empty() ? DType::F32 : dtypes(options).front();
+  for (const bool causal : masks(options, {false, true})) {
+    for (const Index length : given_or(options.length, {512, 2048, 8192})) {
+      p.causal = causal;
+      p.q_len = p.kv_len = length;
+      problems.push_back(p);
+    }
+  }
+}
+
 }  // namespace
 
 const char* name_of(BenchGroup group) {
-  return group == BenchGroup::Attention ? "attention" : group == BenchGroup::Decode ? "decode" : "layer";
+  constexpr const char* kNames[] = {"attention", "decode", "layer", "statistics"};
+  return kNames[static_cast<std::size_t>(group)];
 }
 
 double BenchProblem::flops() const {
@@ -180,7 +195,7 @@ Index BenchProblem::kv_copies() const { return static_cast<Index>(std::max(2.0, 
 std::string BenchProblem::label() const {
   const char* mask = causal ? "causal" : "full";
   if (group == BenchGroup::Layer) return fmt::format("d_model {}, {} tokens{}", d_model, q_len, causal ? ", causal" : "");
-  if (group == BenchGroup::Attention) return fmt::format("{} {} d{}, {}", mha::name_of(dtype), mask, head_dim, q_len);
+  if (group != BenchGroup::Decode) return fmt::format("{} {} d{}, {}", mha::name_of(dtype), mask, head_dim, q_len);
   return fmt::format("{}, {} {}, {} keys", mha::name_of(dtype), q_len, q_len == 1 ? "query" : "queries", kv_len);
 }
 
@@ -199,6 +214,7 @@ std::vector<BenchProblem> bench_problems(const BenchOptions& options) {
   if (chosen("attention")) add_attention(options, problems);
   if (chosen("decode")) add_decode(options, problems);
   if (chosen("layer") && (options.dtype.empty() || options.dtype == "f32")) add_layer(options, problems);
+  if (chosen("statistics")) add_statistics(options, problems);
   for (const BenchProblem& problem : problems) check_fits(problem);
   return problems;
 }

@@ -21,7 +21,7 @@ struct BenchOptions {
   bool explain = false;
 };
 
-enum class BenchGroup : std::uint8_t { Attention, Decode, Layer };
+enum class BenchGroup : std::uint8_t { Attention, Decode, Layer, Statistics };
 const char* name_of(BenchGroup group);
 
 /// One row of the table.

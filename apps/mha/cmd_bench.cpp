@@ -1,5 +1,5 @@
-// mha bench: what this machine can do at most, and how near to it attention, decoding and the layer come. Options, table, JSON and the
-// explained plans; the list of problems is in bench_problems.cpp, the measuring in bench_measure.cpp.
+// mha bench: what this machine can do at most, how near to it attention, decoding and the layer come, and what numbers of rows cost.
+// Options, table, JSON and the explained plans; the list of problems is in bench_problems.cpp, the measuring in bench_measure.cpp.
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "bench_measure.h"
 #include "bench_problems.h"
+#include "bench_statistics.h"
 #include "command.h"
 #include "json_numbers.h"
 #include "terminal.h"
@@ -23,6 +24,10 @@ each of its rounds: prefill (q, k, v [batch, heads, length, dim] in memory),
 decoding (k and v out of memory, never out of a cache), and the layer in f32.
 A size given replaces the list of sizes; --length is the number of keys of
 decode and of tokens of the others. --heads and the like go for all groups.
+Last, what numbers of rows cost: times beside that of plain attention in the same
+round, with all numbers, with 8 and 32 strongest links of each row, of a second
+pass for the weight each key receives, and of a map of one head (up to 1,024 x
+1,024 cells) beside one head's attention; medians of these ratios.
 
 GB/s is of k and v, GFLOP/s of both products (and the projections) over the pairs
 that the mask leaves. A row is in the unit of what bounds it, and % is of that.
@@ -40,6 +45,7 @@ Examples:
 struct Measured {
   std::vector<MachineLimit> limits;
   std::vector<BenchRow> rows;
+  std::vector<StatisticsRow> statistics;
 };
 
 const char* clock_of(const Executor& executor) { return executor.concurrency == 1 ? "thread CPU time" : "wall time"; }
@@ -54,7 +60,11 @@ Measured measure_all(const BenchOptions& options, const std::vector<BenchProblem
   }
   for (const BenchProblem& problem : problems) {
     progress.begin(fmt::format("{} {}", name_of(problem.group), problem.label()));
-    measured.rows.push_back(measure(problem, executor));
+    if (problem.group == BenchGroup::Statistics) {
+      measured.statistics.push_back(measure_statistics(problem, executor));
+    } else {
+      measured.rows.push_back(measure(problem, executor));
+    }
   }
   return measured;
 }
@@ -64,12 +74,16 @@ std::string size_text(Index bytes) {
 }
 
 std::string group_title(const BenchProblem& p) {
-  const std::string heads = p.heads == p.kv_heads ? fmt::format("{} heads", p.heads) : fmt::format("{} heads over {}", p.heads, p.kv_heads);
+  const std::string heads = p.heads == 1            ? "1 head"
+                            : p.heads == p.kv_heads ? fmt::format("{} heads", p.heads)
+                                                    : fmt::format("{} heads over {}", p.heads, p.kv_heads);
   switch (p.group) {
     case BenchGroup::Attention:
       return fmt::format("attention: batch {}, {}", p.batch, heads);
     case BenchGroup::Decode:
       return fmt::format("decode: batch {}, {}, d{}, k and v from memory", p.batch, heads, p.head_dim);
+    case BenchGroup::Statistics:
+      return fmt::format("statistics: batch {}, {}, beside plain attention's time", p.batch, heads);
     case BenchGroup::Layer:
       break;
   }
@@ -117,16 +131,13 @@ std::string measured_text(const Measured& measured, const Executor& executor, co
     out += row_text(row);
     last = &row.problem;
   }
+  for (const StatisticsRow& row : measured.statistics) {
+    if (last != nullptr && last->group != BenchGroup::Statistics) out += '\n';
+    if (&row == &measured.statistics.front()) out += group_title(row.problem) + "\n" + bold(statistics_columns(), terminal) + "\n";
+    out += statistics_text(row) + "\n";
+    last = &row.problem;
+  }
   return out;
-}
-
-Json spread_json(const Spread& spread, double factor) {
-  const auto number = [&](double value) { return json_number(static_cast<float>(value * factor)); };
-  return {{"median", number(spread.median)},
-          {"q1", number(spread.low)},
-          {"q3", number(spread.high)},
-          {"min", number(spread.least)},
-          {"max", number(spread.most)}};
 }
 
 Json problem_json(const BenchProblem& p) {
@@ -161,6 +172,14 @@ std::string measured_json(const Measured& measured, const Executor& executor) {
       entry["percent_of_limit"] = spread_json(row.share, 100);
     }
     json["rows"].push_back(std::move(entry));
+  }
+  json["statistics"] = Json::array();
+  for (const StatisticsRow& row : measured.statistics) {
+    Json entry = problem_json(row.problem);
+    entry["rounds"] = row.rounds;
+    entry["ms"] = spread_json(row.seconds, 1e3);
+    entry["beside_plain"] = statistics_json(row);
+    json["statistics"].push_back(std::move(entry));
   }
   return json.dump(2) + "\n";
 }
@@ -234,8 +253,8 @@ void add_bench(CLI::App& app, Output& output) {
   CLI::App* command = app.add_subcommand("bench", "How fast attention, decoding and the layer are, beside what this machine can do");
   auto options = std::make_shared<BenchOptions>();
   command->footer(kFooter);
-  command->add_option("--only", options->only, "limits, attention, decode or layer (default: all)")
-      ->check(CLI::IsMember({"limits", "attention", "decode", "layer"}))
+  command->add_option("--only", options->only, "limits, attention, decode, layer or statistics (default: all)")
+      ->check(CLI::IsMember({"limits", "attention", "decode", "layer", "statistics"}))
       ->type_name("GROUP");
   add_number(*command, "--length", options->length, "Tokens, or keys of decode");
   add_number(*command, "--queries", options->queries, "Queries of decode");
@@ -244,7 +263,7 @@ void add_bench(CLI::App& app, Output& output) {
   add_number(*command, "--head-dim", options->head_dim, "Width of one head");
   add_number(*command, "--d-model", options->d_model, "Width of the layer");
   add_number(*command, "--batch", options->batch, "Sequences (default: 1)");
-  command->add_option("--dtype", options->dtype, "f32, bf16 or f16, of attention and decode")
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f16, of all but the layer")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->type_name("T");
   command->add_flag("--causal", options->causal, "Only with a causal mask");

@@ -125,14 +125,14 @@ std::string comparison_text(const Comparison& comparison, const Terminal& termin
   out += wrap(fmt::format("B: {}", one_line(comparison.b.text)), terminal.width, 3) + "\n";
   out += wrap(fmt::format("{}: {}", printable(comparison.model), comparison.size), terminal.width, 0) + "\n";
   out += matching_text(comparison, terminal);
-  out +=
-      wrap(fmt::format("Cosine of the sentence vectors: {:.4f}. Patched: A with this one head's output from B.", comparison.texts.cosine),
-           terminal.width, 0) +
-      "\n\n";
+  out += wrap(fmt::format("Cosine of the sentence vectors: {:.4f}. Patched: A with this one head's output from B. Measures: of A, of B.",
+                          comparison.texts.cosine),
+              terminal.width, 0) +
+         "\n\n";
   // Measures of both texts, as far as there is room beside the patch.
-  const std::vector<std::string_view> shown = {"special", "entropy", "previous", "next"};
+  const std::vector<std::string_view> shown = {"special", "entropy", "previous"};
   std::string head = "layer head   towards    moved  weights";
-  for (const std::string_view name : shown) head += fmt::format("   {:<9}", name);
+  for (const std::string_view name : shown) head += fmt::format("   {:>9}", name);
   out += bold(head, terminal) + "\n";
   for (const HeadComparison& row : comparison.texts.heads) {
     const std::string weights = std::isnan(row.weights) ? "-" : fmt::format("{:.3f}", row.weights);

@@ -31,7 +31,7 @@ struct Options {
 
 struct Found {
   std::string from, to, rather_than, text, model;
-  Index layers = 0, heads = 0;
+  std::string size;  // of the model, as size_text
   std::vector<WordRelation> ranked;
   std::string_view by;
   std::optional<Index> distance;  // in words; none where a special token is named
@@ -95,8 +95,7 @@ Found find(const Options& options) {
               .rather_than = query.rather_than ? name(*query.rather_than) : std::string(),
               .text = options.text,
               .model = model.name,
-              .layers = table.layers(),
-              .heads = table.heads(),
+              .size = size_text(model.transformer.config()),
               .ranked = find_relation(table, sentence.words, query, &usual),
               .by = {},
               .distance = word_distance(sentence.words, query.from, query.to),
@@ -161,7 +160,7 @@ std::string found_text(const Found& found, const Terminal& terminal) {
   if (contrast) title += fmt::format(", rather than {}", printable(found.rather_than));
   std::string out = bold(title, terminal) + "\n";
   out += wrap(fmt::format("in: {}\n", one_line(found.text)), terminal.width, 0);
-  out += fmt::format("{}: {} layers x {} heads, counted from 0; by {}\n", printable(found.model), found.layers, found.heads, found.by);
+  out += fmt::format("{}: {}; by {}\n", printable(found.model), found.size, found.by);
   out += wrap(distance_text(found), terminal.width, 0) + "\n\n";
   out +=
       bold(fmt::format("layer  head  weight  usual   times    lift{}    back  back lift", contrast ? "  contrast" : ""), terminal) + "\n";

@@ -141,6 +141,7 @@ MeasuredHead judged_head(const HeadSurvey& survey, HeadId id, std::vector<Relati
 HeadsReport measure_heads(const OpenModel& model, const Options& options) {
   const TransformerConfig& config = model.transformer.config();
   HeadsReport report{.model = model.name,
+                     .size = size_text(config),
                      .layers = config.layers,
                      .heads = config.heads,
                      .longest = config.max_positions,

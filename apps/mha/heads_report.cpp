@@ -80,8 +80,8 @@ std::string roles_line(const HeadsReport& report) {
 }
 
 std::string head_lines(const HeadsReport& report, const Terminal& terminal) {
-  std::vector<std::string> lines = {fmt::format("{}: {} layers x {} heads, counted from 0; {}, {}", printable(report.model), report.layers,
-                                                report.heads, plural(report.texts, "text"), plural(report.rows, report.unit))};
+  std::vector<std::string> lines = {
+      fmt::format("{}: {}; {}, {}", printable(report.model), report.size, plural(report.texts, "text"), plural(report.rows, report.unit))};
   if (report.cut > 0) {
     lines.push_back(fmt::format("{} longer than the {} pieces that the model reads: the last ones were left out",
                                 report.cut == 1 ? "1 text was" : fmt::format("{} texts were", report.cut), report.longest));

@@ -36,6 +36,7 @@ std::span<const HeadColumn> head_columns();
 
 struct HeadsReport {
   std::string model;
+  std::string size = {};  // as size_text
   Index layers = 0;
   Index heads = 0;
   Index longest = 0;  // pieces that the model reads

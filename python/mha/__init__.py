@@ -9,8 +9,8 @@ import contextlib
 import importlib.metadata
 import sys
 
-from mha._core import (Encoding, Mask, Tokenizer, Trace, TransformerConfig, alibi_slopes, causal, chunk, current_isa, max_threads, prefix,
-                       segments, window)
+from mha._core import (Encoding, HeadHealth, HealthWatch, Mask, Tokenizer, Trace, TransformerConfig, WatchedText, alibi_slopes, causal, chunk,
+                       current_isa, max_threads, prefix, segments, window)
 from mha.attention import AttentionOutputs, RowStatistics, attention_forward, scaled_dot_product_attention
 from mha.captures import Capture, CapturedLayer, capture, load_capture
 from mha.heads import (PlaneMap, RepeatedScores, RepeatedText, capture_heads, head_distances, head_similarities, plane_map, repeated_scores,
@@ -20,12 +20,15 @@ from mha.microscope import View, view
 from mha.model import Transformer
 from mha.multihead_attention import MultiheadAttention
 from mha.tables import WeightsMap, attention_map, attention_received, attention_weights
+from mha.watch import watch_text
 
 __all__ = [
     "AttentionOutputs",
     "Capture",
     "CapturedLayer",
     "Encoding",
+    "HeadHealth",
+    "HealthWatch",
     "LayerOutputs",
     "Mask",
     "MultiHeadAttention",
@@ -39,6 +42,7 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "View",
+    "WatchedText",
     "WeightsMap",
     "alibi_slopes",
     "attention_forward",
@@ -63,6 +67,7 @@ __all__ = [
     "segments",
     "value_norms",
     "view",
+    "watch_text",
     "window",
 ]
 

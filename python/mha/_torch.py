@@ -17,7 +17,7 @@ from mha.attention import AttentionOutputs, Call, RowStatistics
 _SCHEMA = (
     "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, "
     "bool enable_gqa=False, int[]? window=None, float? softcap=None, Tensor? sinks=None, Tensor? alibi_slopes=None, "
-    'str causal_align="top_left", bool return_lse=False, bool return_weights=False, bool return_stats=False, Tensor? chosen_keys=None, int? seed=None, int? num_threads=None) '
+    'str causal_align="top_left", bool return_lse=False, bool return_weights=False, bool return_stats=False, Tensor? chosen_keys=None, int links=0, int? seed=None, int? num_threads=None) '
     "-> (Tensor out, Tensor lse, Tensor weights, Tensor[] stats)"
 )
 _Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]
@@ -72,13 +72,17 @@ def _traced(call: Call) -> AttentionOutputs:
         call.query, call.key, call.value, call.attn_mask, call.dropout_p, call.is_causal, call.scale, call.enable_gqa,
         window=None if call.window is None else list(call.window), softcap=call.softcap, sinks=_per_head(call.sinks),
         alibi_slopes=_per_head(call.alibi_slopes), causal_align=call.causal_align, return_lse=call.return_lse,
-        return_weights=call.return_weights, return_stats=call.return_stats, chosen_keys=call.chosen_keys, seed=seed, num_threads=call.num_threads)
+        return_weights=call.return_weights, return_stats=call.return_stats, chosen_keys=call.chosen_keys, links=call.links, seed=seed, num_threads=call.num_threads)
     if call.out is not None:
         if call.out.shape != out.shape or call.out.dtype != out.dtype:
             raise ValueError(f"out is {call.out.dtype} {list(call.out.shape)}, must be {out.dtype} {list(out.shape)}")
         out = call.out.copy_(out)
     return AttentionOutputs(out, lse if call.return_lse else None, weights if call.return_weights else None,
-                            RowStatistics(*stats) if call.return_stats else None)
+                            RowStatistics(**dict(zip(_numbers(call), stats))) if stats else None)
+
+
+def _numbers(call: Call) -> dict[str, tuple[bool, attention.Shape]]:
+    return attention.numbers_of_rows(call.return_stats, call.chosen_keys is not None, call.links)
 
 
 def _per_head(values: Any) -> torch.Tensor | None:
@@ -113,12 +117,11 @@ def _fake(*arguments: Any, **options: Any) -> _Results:
         out = query.new_empty(shape)
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     absent = [query.new_empty(0) for _ in range(2)]
-    names = [name for name in RowStatistics._fields if call.return_stats and (name != "chosen_weight" or call.chosen_keys is not None)]
     return (
         out,
         query.new_empty(shapes.lse, dtype=wide) if call.return_lse else absent[0],
         query.new_empty(shapes.weights, dtype=wide) if call.return_weights else absent[1],
-        [query.new_empty(shapes.lse, dtype=torch.int64 if name == "max_key" else wide) for name in names],
+        [query.new_empty((*shapes.lse, *tail), dtype=torch.int64 if whole else wide) for whole, tail in _numbers(call).values()],
     )
 
 

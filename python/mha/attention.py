@@ -19,22 +19,27 @@ Shape = tuple[int, ...]
 
 class RowStatistics(NamedTuple):
     """What each row of weights is like, before dropout, computed without holding any of it. All [..., heads, q_len], f32 (f64 for f64) but for
-    max_key. Hidden keys take no part. A row that sees no key has max_score -inf, max_key -1 and 0 in the rest."""
+    keys. Hidden keys take no part. A row that sees no key has max_score -inf, keys -1 and 0 in the rest. None where not asked for: links come
+    with `links`, the others with return_stats."""
 
-    max_score: Any
+    max_score: Any = None
     """The largest score (scaled, capped, with mask added) before softmax."""
-    max_key: Any
+    max_key: Any = None
     """int64: its key, the first among equals."""
-    entropy: Any
+    entropy: Any = None
     """-sum of w ln w, in nats; a sink takes its share and is not counted."""
-    distance: Any
+    distance: Any = None
     """Mean of |position of the query - key|, over keys as they weigh among themselves."""
-    distance_variance: Any
+    distance_variance: Any = None
     """Its variance."""
-    first_weight: Any
+    first_weight: Any = None
     """The weight of key 0."""
     chosen_weight: Any = None
     """The weight of all chosen_keys together; None without."""
+    link_weights: Any = None
+    """[..., heads, q_len, links]: the largest weights of the row from the largest down; 0 beyond the keys it sees."""
+    link_keys: Any = None
+    """int64, [..., heads, q_len, links]: their keys, the earlier first among equal scores; -1 beyond."""
 
 
 class AttentionOutputs(NamedTuple):
@@ -71,6 +76,7 @@ class Call:
     return_weights: bool = False
     return_stats: bool = False
     chosen_keys: Any = None
+    links: int = 0
     seed: int | None = None
     num_threads: int | None = None
     out: Any = None
@@ -95,6 +101,7 @@ def scaled_dot_product_attention(
     return_weights: bool = False,
     return_stats: bool = False,
     chosen_keys: Any = None,
+    links: int = 0,
     seed: int | None = None,
     num_threads: int | None = None,
     out: Any = None,
@@ -118,8 +125,9 @@ def scaled_dot_product_attention(
     sinks: one logit per head that joins the softmax's denominator only. Held as f32, like alibi_slopes and dropout_p, in f64 calls too.
     alibi_slopes: one per head: -slope * |distance| is added (`mha.alibi_slopes(heads)` are the paper's). Not with a float attn_mask.
     causal_align: where query 0 sits for is_causal, window and alibi_slopes: "top_left" (at key 0) or "bottom_right" (at key kv_len - q_len).
-    return_lse, return_weights, return_stats: the result is then an AttentionOutputs instead of an array.
+    return_lse, return_weights, return_stats, links: the result is then an AttentionOutputs instead of an array.
     chosen_keys: bool, broadcastable to [..., kv_len] (... being the batch axes): the keys whose weight return_stats adds up.
+    links: so many strongest links of each row, 1 to 32, as link_weights and link_keys of stats; 0: none.
     seed: of the dropout, 0 to 2^64 - 1. None: drawn from torch's generator for a torch query (torch.manual_seed), else from NumPy's global one
         (numpy.random.seed). What is dropped depends on the seed and the index only (leading axes as given), never on threads.
     num_threads: at most so many threads. None: all cores this process may use. The result is bitwise the same for any number.
@@ -130,14 +138,14 @@ def scaled_dot_product_attention(
     grad) and TypeError (dtypes, objects that are no arrays), before anything is written.
     """
     call = Call(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, window, softcap, sinks, alibi_slopes, causal_align,
-                return_lse, return_weights, return_stats, chosen_keys, seed, num_threads, out)
+                return_lse, return_weights, return_stats, chosen_keys, _links(links), seed, num_threads, out)
     if _arrays.is_torch(query):
         from mha import _torch
 
         result = _torch.attend(call)
     else:
         result = attend(call)
-    return result if return_lse or return_weights or return_stats else result.out
+    return result if return_lse or return_weights or return_stats or call.links > 0 else result.out
 
 
 def attention_forward(
@@ -160,6 +168,7 @@ def attention_forward(
     return_weights: bool = False,
     return_stats: bool = False,
     chosen: Any = None,
+    links: int = 0,
     num_threads: int | None = None,
     out: Any = None,
 ) -> AttentionOutputs:
@@ -171,7 +180,7 @@ def attention_forward(
     allowed: bool, True = may attend; bias: floats, added. Both [batch | 1, heads | 1, q_len | 1, kv_len | 1].
     kv_lengths: per batch entry; keys at and beyond it do not exist.
     scale, softcap, sink_logits, alibi_slopes, num_threads: as in scaled_dot_product_attention. dropout: its probability, by `seed`.
-    chosen: bool, [batch | 1, kv_len]: the keys whose weight return_stats adds up. out: [batch, q_len, heads, value_dim], to write to.
+    chosen: bool, [batch | 1, kv_len]: the keys whose weight return_stats adds up. links: as in scaled_dot_product_attention. out: [batch, q_len, heads, value_dim], to write to.
 
     Returns AttentionOutputs: out [batch, q_len, heads, value_dim], and where asked for lse [batch, heads, q_len], weights [batch, heads,
     q_len, kv_len] and stats (align must say where queries sit where q_len and kv_len differ). Raises ValueError or TypeError. Not for torch.compile."""
@@ -196,9 +205,7 @@ def attention_forward(
         setattr(arrays, name, None if given is None else _arrays.read(given, name))
     arrays.kv_lengths = lengths_of(kv_lengths, "kv_lengths")
     marked = _chosen(chosen, "chosen", return_stats)
-    stats = None
-    if return_stats:
-        stats = _statistics(arrays, marked, lambda whole: _arrays.empty(q, "i64" if whole else wide, table[:3]), 3)
+    stats = _statistics(arrays, _Wanted(return_stats, marked, _links(links)), lambda whole, tail: _arrays.empty(q, "i64" if whole else wide, (*table[:3], *tail)), 3)
     _core.attention_forward(spec, arrays, threads_of(num_threads))
     return AttentionOutputs(_arrays.finish(q, written) if out is None else out, _arrays.finish(q, lse), _arrays.finish(q, weights),
                             _finish_statistics(q, stats))
@@ -229,25 +236,46 @@ def attend(call: Call) -> AttentionOutputs:
         weights = _arrays.empty(call.query, wide, shapes.weights)
         arrays.weights = _result(weights, "weights", wide, shapes.weights, shapes)
     chosen = _chosen(call.chosen_keys, "chosen_keys", call.return_stats)
-    stats = None
-    if call.return_stats:
-        chosen = None if chosen is None else chosen.broadcast_to(shapes.full(shapes.kv_len))
-        stats = _statistics(arrays, chosen, lambda whole: _arrays.empty(call.query, "i64" if whole else wide, shapes.lse), len(shapes.batch) + 2)
+    chosen = None if chosen is None else chosen.broadcast_to(shapes.full(shapes.kv_len))
+    stats = _statistics(arrays, _Wanted(call.return_stats, chosen, call.links),
+                        lambda whole, tail: _arrays.empty(call.query, "i64" if whole else wide, (*shapes.lse, *tail)), len(shapes.batch) + 2)
     _core.attention_forward(spec, arrays, threads_of(call.num_threads))
     if call.out is None:
         out = _arrays.finish(call.query, out)
     return AttentionOutputs(out, _arrays.finish(call.query, lse), _arrays.finish(call.query, weights), _finish_statistics(call.query, stats))
 
 
-def _statistics(arrays: _core.AttentionArrays, chosen: _core.Array | None, make: Callable[[bool], Any], rank: int) -> RowStatistics:
-    """New arrays for all numbers of rows, given to the call with axes added in front up to `rank`. `make(True)` gives one of integers."""
-    names = [name for name in RowStatistics._fields if name != "chosen_weight" or chosen is not None]
-    made = {name: make(name == "max_key") for name in names}
-    for name, array in made.items():
-        seen = _arrays.read(array, name, writable=True)
-        setattr(arrays, name, seen.broadcast_to((1,) * (rank - len(seen.shape)) + tuple(seen.shape)))
-    arrays.chosen = chosen
-    return RowStatistics(**made)
+def numbers_of_rows(stats: bool, chosen: bool, links: int) -> dict[str, tuple[bool, Shape]]:
+    """Of each number that is asked for: whether it is an integer, and its axes beyond those of a row."""
+    of_links = ("link_weights", "link_keys")
+    wanted = {name: links > 0 if name in of_links else stats and (name != "chosen_weight" or chosen) for name in RowStatistics._fields}
+    return {name: (name in ("max_key", "link_keys"), (links,) if name in of_links else ()) for name, asked in wanted.items() if asked}
+
+
+@dataclass(slots=True)
+class _Wanted:
+    stats: bool
+    chosen: _core.Array | None
+    links: int
+
+
+def _statistics(arrays: _core.AttentionArrays, wanted: _Wanted, make: Callable[[bool, Shape], Any], rank: int) -> RowStatistics | None:
+    """New arrays for what is wanted of each row, given to the call with axes added in front up to `rank` and those of links. `make` is told
+    whether one is of integers, and its axes beyond those of a row."""
+    made = {}
+    for name, (whole, tail) in numbers_of_rows(wanted.stats, wanted.chosen is not None, wanted.links).items():
+        made[name] = make(whole, tail)
+        seen = _arrays.read(made[name], name, writable=True)
+        setattr(arrays, name, seen.broadcast_to((1,) * (rank + len(tail) - len(seen.shape)) + tuple(seen.shape)))
+    arrays.chosen = wanted.chosen
+    return RowStatistics(**made) if made else None
+
+
+def _links(links: Any) -> int:
+    number = _integer(links, "links")
+    if not 0 <= number <= 32:
+        raise ValueError(f"links is {number}, must be 0 to 32")
+    return number
 
 
 def _chosen(keys: Any, name: str, wanted: bool) -> _core.Array | None:

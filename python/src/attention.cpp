@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 
 #include "arrays.h"
@@ -24,8 +25,19 @@ struct Operands {
   Array q, k, v, out;
   MaybeArray lse = {}, weights = {}, allowed = {}, bias = {};
   MaybeArray max_score = {}, max_key = {}, entropy = {}, distance = {}, distance_variance = {}, first_weight = {}, chosen_weight = {};
+  MaybeArray link_weights = {}, link_keys = {};
   MaybeArray chosen = {};  // [..., batch | 1, keys]
   std::vector<Index> kv_lengths = {};
+
+  /// The results of RowStatistics.
+  struct Number {
+    const char* name;
+    MaybeArray Operands::* array;
+    TensorView RowStatistics::* view;
+    int rank;
+    const char* text;
+  };
+  static const std::array<Number, 9> kNumbers;
 
   /// Calls fn(array, the number of axes the library knows) for each that is there.
   template <class Self, class Fn>
@@ -34,22 +46,37 @@ struct Operands {
     for (auto* array : {&self.weights, &self.allowed, &self.bias}) {
       if (*array) fn(**array, 4);
     }
-    for (auto* array : {&self.lse, &self.max_score, &self.max_key, &self.entropy, &self.distance, &self.distance_variance,
-                        &self.first_weight, &self.chosen_weight}) {
-      if (*array) fn(**array, 3);
+    if (self.lse) fn(*self.lse, 3);
+    for (const Number& number : kNumbers) {
+      if (self.*number.array) fn(*(self.*number.array), number.rank);
     }
     if (self.chosen) fn(*self.chosen, 2);
   }
   /// Those that are written.
   std::vector<const Array*> results() const {
     std::vector<const Array*> all{&out};
-    for (const MaybeArray* array :
-         {&lse, &weights, &max_score, &max_key, &entropy, &distance, &distance_variance, &first_weight, &chosen_weight}) {
+    for (const MaybeArray* array : {&lse, &weights}) {
       if (*array) all.push_back(&**array);
+    }
+    for (const Number& number : kNumbers) {
+      if (this->*number.array) all.push_back(&*(this->*number.array));
     }
     return all;
   }
 };
+
+const std::array<Operands::Number, 9> Operands::kNumbers = {{
+    {"max_score", &Operands::max_score, &RowStatistics::max_score, 3,
+     "[..., batch, heads, q], as numbers of rows are. Written where given."},
+    {"max_key", &Operands::max_key, &RowStatistics::max_key, 3, "i64. Written where given."},
+    {"entropy", &Operands::entropy, &RowStatistics::entropy, 3, "Written where given."},
+    {"distance", &Operands::distance, &RowStatistics::distance, 3, "Written where given."},
+    {"distance_variance", &Operands::distance_variance, &RowStatistics::distance_variance, 3, "Written where given."},
+    {"first_weight", &Operands::first_weight, &RowStatistics::first_weight, 3, "Written where given."},
+    {"chosen_weight", &Operands::chosen_weight, &RowStatistics::chosen_weight, 3, "Written where given, with chosen."},
+    {"link_weights", &Operands::link_weights, &RowStatistics::link_weights, 4, "[..., batch, heads, q, links]. Written where given."},
+    {"link_keys", &Operands::link_keys, &RowStatistics::link_keys, 4, "i64, [..., batch, heads, q, links]. Written where given."},
+}};
 
 Align align_from(const std::string& text) {
   if (text == "top_left") return Align::TopLeft;
@@ -149,20 +176,13 @@ void forward_all(AttentionSpec spec, const Operands& arrays, const std::vector<I
                                  .v = arrays.v.view(4, at),
                                  .allowed = table_view(arrays.allowed, at),
                                  .kv_lengths = arrays.kv_lengths};
-    const auto rows = [&](const MaybeArray& array) { return array ? array->writable_view(3, at) : TensorView{}; };
-    attention_forward(spec, inputs,
-                      {.out = arrays.out.writable_view(4, at),
-                       .lse = rows(arrays.lse),
-                       .weights = arrays.weights ? arrays.weights->writable_view(4, at) : TensorView{},
-                       .statistics = {.max_score = rows(arrays.max_score),
-                                      .max_key = rows(arrays.max_key),
-                                      .entropy = rows(arrays.entropy),
-                                      .distance = rows(arrays.distance),
-                                      .distance_variance = rows(arrays.distance_variance),
-                                      .first_weight = rows(arrays.first_weight),
-                                      .chosen_weight = rows(arrays.chosen_weight),
-                                      .chosen = arrays.chosen ? arrays.chosen->view(2, at) : ConstTensorView{}}},
-                      workspace);
+    const auto view = [&](const MaybeArray& array, int rank) { return array ? array->writable_view(rank, at) : TensorView{}; };
+    RowStatistics statistics{.chosen = arrays.chosen ? arrays.chosen->view(2, at) : ConstTensorView{}};
+    for (const Operands::Number& number : Operands::kNumbers) statistics.*number.view = view(arrays.*number.array, number.rank);
+    attention_forward(
+        spec, inputs,
+        {.out = arrays.out.writable_view(4, at), .lse = view(arrays.lse, 3), .weights = view(arrays.weights, 4), .statistics = statistics},
+        workspace);
     std::size_t axis = at.size();
     while (axis > 0 && ++at[axis - 1] == outer[axis - 1]) at[--axis] = 0;
     if (axis == 0 || (workspace.executor().stop != nullptr && workspace.executor().stop(workspace.executor().context))) return;
@@ -217,23 +237,18 @@ void bind_spec(nb::module_& module) {
 void bind_attention(nb::module_& module) {
   bind_masks(module);
   bind_spec(module);
-  nb::class_<Operands>(
+  nb::class_<Operands> operands(
       module, "AttentionArrays",
       "The arrays of a call: q, k, v, out [..., batch, length, heads, dim], lse [..., batch, heads, q], and weights, allowed (bool) "
-      "and bias [..., batch | 1, heads | 1, q | 1, keys | 1]. Leading axes are the same in all.")
+      "and bias [..., batch | 1, heads | 1, q | 1, keys | 1]. Leading axes are the same in all.");
+  for (const Operands::Number& number : Operands::kNumbers) operands.def_rw(number.name, number.array, nb::none(), number.text);
+  operands
       .def(
           "__init__",
           [](Operands* self, const Array& q, const Array& k, const Array& v, const Array& out) { new (self) Operands{q, k, v, out}; },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"))
       .def_rw("lse", &Operands::lse, nb::none(), "Written where given.")
       .def_rw("weights", &Operands::weights, nb::none(), "Written where given, before dropout.")
-      .def_rw("max_score", &Operands::max_score, nb::none(), "[..., batch, heads, q], as all numbers of rows. Written where given.")
-      .def_rw("max_key", &Operands::max_key, nb::none(), "i64. Written where given.")
-      .def_rw("entropy", &Operands::entropy, nb::none(), "Written where given.")
-      .def_rw("distance", &Operands::distance, nb::none(), "Written where given.")
-      .def_rw("distance_variance", &Operands::distance_variance, nb::none(), "Written where given.")
-      .def_rw("first_weight", &Operands::first_weight, nb::none(), "Written where given.")
-      .def_rw("chosen_weight", &Operands::chosen_weight, nb::none(), "Written where given, with chosen.")
       .def_rw("chosen", &Operands::chosen, nb::none(), "bool, [..., batch | 1, keys]: the keys of chosen_weight.")
       .def_rw("allowed", &Operands::allowed, nb::none(), "True = may attend.")
       .def_rw("bias", &Operands::bias, nb::none(), "Added to the scores.")

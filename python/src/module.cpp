@@ -16,6 +16,7 @@
 #include "openmp.h"
 #include "tables.h"
 #include "view.h"
+#include "watch.h"
 
 namespace nb = nanobind;
 
@@ -48,6 +49,7 @@ NB_MODULE(_core, module) {
   mha::python::bind_tables(module);
   mha::python::bind_model(module);
   mha::python::bind_heads(module);
+  mha::python::bind_watch(module);
   mha::python::bind_files(module);
   mha::python::bind_openmp(module);
   mha::python::bind_view(module);

@@ -127,6 +127,7 @@ def test_config(model):
     config = model.config
     assert (config.family, config.layers, config.heads, config.d_model, config.head_dim) == ("bert", 2, 4, 32, 8)
     assert config.activation == "gelu"
+    assert config.pruned_heads == {}
 
 
 @pytest.mark.parametrize(
@@ -203,3 +204,50 @@ def test_files_and_texts_that_cannot_be(tmp_path, tokenizer):
         tokenizer.encode(5)
     with pytest.raises((TypeError, ValueError)):
         tokenizer.encode("\ud800")
+
+
+# ---- the health of heads
+
+
+def test_a_watch_counts_what_the_weights_say(model, tokenizer):
+    texts = ["the man saw a man.", "the astronomer saw the man", "man"]
+    watch = mha.HealthWatch(model.config.layers, model.config.heads)
+    rows = {(layer, head): [] for layer in range(model.config.layers) for head in range(model.config.heads)}
+
+    def run(text):
+        encoding = tokenizer.encode(text)
+
+        def hook(layer, trace):
+            for head in range(model.config.heads):
+                rows[layer, head] += [(row, np.array(encoding.special)) for row in trace.weights(head).astype(np.float64)]
+
+        model(encoding.ids, hook=hook)
+        read = mha.watch_text(model, tokenizer, text, watch, num_threads=1)
+        assert (read.tokens, read.cut) == (len(encoding), False)
+
+    for text in texts:
+        run(text)
+    for (layer, head), seen in rows.items():
+        health = watch.head(layer, head)
+        entropy = np.array([-(w * np.log(np.where(w > 0, w, 1))).sum() for w, _ in seen])
+        most = np.array([np.log(len(w)) for w, _ in seen])
+        assert (health.rows, health.nonfinite_rows) == (len(seen), 0)
+        np.testing.assert_allclose(health.entropy, entropy.mean(), rtol=1e-5)
+        np.testing.assert_allclose(health.sink, np.mean([w[0] for w, _ in seen]), rtol=1e-5)
+        np.testing.assert_allclose(health.special, np.mean([w[special].sum() for w, special in seen]), rtol=1e-5)
+        assert health.collapsed == np.mean(entropy < 0.1 * most)
+        assert health.one_key == np.mean([w.max() > 0.99 for w, _ in seen])
+
+
+def test_a_watch_has_rules_and_refuses(model, tokenizer):
+    loose = mha.HealthWatch(model.config.layers, model.config.heads, uniform=0.0)
+    assert mha.watch_text(model, tokenizer, "", loose).tokens == 0
+    assert np.isnan(loose.head(0, 0).entropy) and loose.head(0, 0).rows == 0
+    mha.watch_text(model, tokenizer, "the man saw", loose)
+    assert loose.head(0, 0).uniform == 1.0
+    with pytest.raises(ValueError, match=r"rule is 1\.5"):
+        mha.HealthWatch(1, 1, collapsed=1.5)
+    with pytest.raises(ValueError, match="layer 0, head 99"):
+        loose.head(0, 99)
+    with pytest.raises(ValueError, match="1 x 1 heads are watched"):
+        mha.watch_text(model, tokenizer, "man", mha.HealthWatch(1, 1))

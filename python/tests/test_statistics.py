@@ -80,6 +80,35 @@ def test_a_row_that_sees_nothing():
     assert all((getattr(stats, name) == 0).all() for name in ("entropy", "distance", "distance_variance", "first_weight"))
 
 
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"window": (9, 2)}, {"sinks": [0.5, 1.0, 2.0]}])
+def test_links_are_the_largest_weights(options):
+    q, k, v = arrays((2, 3, 67, 16))
+    got = mha.scaled_dot_product_attention(q, k, v, return_weights=True, links=8, **options)
+    order = np.argsort(-got.weights, axis=-1, kind="stable")[..., :8]
+    largest = np.take_along_axis(got.weights, order, -1)
+    np.testing.assert_array_equal(got.stats.link_weights, largest)
+    np.testing.assert_array_equal(got.stats.link_keys, np.where(largest > 0, order, -1))
+    assert got.stats.link_keys.dtype == np.int64
+    assert got.stats.entropy is None
+
+
+def test_links_go_with_stats_and_own_names():
+    q, k, v = (a.transpose(0, 2, 1, 3).astype(np.float64) for a in arrays((1, 2, 5, 8)))
+    stats = mha.attention_forward(q, k, v, return_stats=True, links=7).stats
+    assert stats.link_weights.shape == (1, 2, 5, 7) and stats.link_weights.dtype == np.float64
+    np.testing.assert_array_equal(stats.link_keys[..., 0], stats.max_key)
+    np.testing.assert_array_equal(stats.link_keys[..., 5:], -1)
+    np.testing.assert_allclose(stats.link_weights.sum(-1), 1, rtol=1e-12)
+
+
+def test_links_of_one_head_and_of_many_axes():
+    q, k, v = arrays((2, 2, 3, 5, 8))
+    whole = mha.scaled_dot_product_attention(q, k, v, links=2).stats
+    part = mha.scaled_dot_product_attention(q[1, 0, 2], k[1, 0, 2], v[1, 0, 2], links=2).stats
+    np.testing.assert_array_equal(whole.link_keys[1, 0, 2], part.link_keys)
+    np.testing.assert_array_equal(whole.link_weights[1, 0, 2], part.link_weights)
+
+
 def test_errors():
     q, k, v = arrays((1, 2, 4, 8), kv_len=6)
     with pytest.raises(ValueError, match="chosen_keys is given, but return_stats"):
@@ -88,6 +117,11 @@ def test_errors():
         mha.scaled_dot_product_attention(q, k, v, return_stats=True, chosen_keys=np.ones(6, np.float32))
     with pytest.raises(ValueError):
         mha.scaled_dot_product_attention(q, k, v, return_stats=True, chosen_keys=np.ones(5, bool))
+    for links in (-1, 33):
+        with pytest.raises(ValueError, match=f"links is {links}, must be 0 to 32"):
+            mha.scaled_dot_product_attention(q, k, v, links=links)
+    with pytest.raises(TypeError, match="links is 1.5"):
+        mha.scaled_dot_product_attention(q, k, v, links=1.5)
     with pytest.raises(ValueError, match="a distance needs align"):
         mha.attention_forward(*(a.transpose(0, 2, 1, 3) for a in (q, k, v)), return_stats=True)
 
@@ -98,7 +132,7 @@ def test_torch_and_its_compiler():
     chosen = torch.arange(12) > 8
 
     def attend(q, k, v):
-        return mha.scaled_dot_product_attention(q, k, v, is_causal=True, return_stats=True, chosen_keys=chosen)
+        return mha.scaled_dot_product_attention(q, k, v, is_causal=True, return_stats=True, chosen_keys=chosen, links=3)
 
     eager = attend(q, k, v)
     compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)(q, k, v)

@@ -42,7 +42,6 @@ class ForwardTask {
   };
   void start();
   void start_rows(int i);
-  Interval seen_keys() const;
   void ask_for_next(Interval keys, Interval seen, int i) const;
   void step(int i, const KeyTile& tile);
   void accumulate(int i, const KeyTile& tile, const float* alpha);
@@ -107,7 +106,7 @@ void ForwardTask::run() {
   start();
   if (c_.p.statistics.wanted) tally_.emplace(c_, panels_, panel_count_, arena_);
   if (c_.p.links.count > 0) links_.emplace(c_, panels_, panel_count_, arena_);
-  const Interval seen = seen_keys();
+  const Interval seen = seen_keys(*c_.sight);
   for (Index first = seen.lo / c_.plan.key_tile * c_.plan.key_tile; first < seen.hi; first += c_.plan.key_tile) {
     const bool folding = c_.plan.folds && first % kFoldKeys == 0 && first > seen.lo;
     for (int i = 0; folding && i < panel_count_; ++i) fold(i);
@@ -189,19 +188,6 @@ void ForwardTask::fold(int i) {
       state.acc[at] = 0.0F;
     }
   }
-}
-
-/// From the first key any row sees to the last.
-Interval ForwardTask::seen_keys() const {
-  if (c_.sight->visible == nullptr) return c_.task.keys;
-  Interval seen{c_.p.kv_len, 0};
-  for (Index r = 0; r < c_.task.rows; ++r) {
-    const RowIntervals& row = c_.sight->visible[r];
-    if (row.count == 0) continue;
-    seen.lo = std::min(seen.lo, row.items[0].lo);
-    seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
-  }
-  return {std::max(seen.lo, c_.task.keys.lo), std::min(seen.hi, c_.task.keys.hi)};
 }
 
 /// Asks for the next tile, a part with each panel's step of this one; with the last tile, for the rows of output.

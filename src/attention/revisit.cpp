@@ -82,7 +82,7 @@ struct RevisitRun {
   const kernels::KernelTable& kernels;
 };
 
-/// fn(task, revisit) for rows [queries.lo, queries.hi) in parts of the plan's size, against some keys.
+/// fn(task, revisit) for rows [queries.lo, queries.hi) in parts of the plan's size, against some keys; not for parts that see none.
 template <class Fn>
 void for_parts(const RevisitRun& run, Interval queries, Interval keys, Arena& arena, Fn&& fn) {
   const ArenaScope outer(arena);
@@ -92,6 +92,7 @@ void for_parts(const RevisitRun& run, Interval queries, Interval keys, Arena& ar
     const Index rows = std::min(run.plan.rows_per_task, queries.hi - first);
     const Task task{.batch = 0, .kv_head = 0, .first_row = first, .rows = rows, .split = 0, .keys = keys};
     look(run.p, task, run.plan.lanes, sight);
+    if (seen_keys(sight).empty()) continue;  // as half of all parts under a causal mask
     Revisit revisit({run.p, run.plan, run.kernels, task, &sight}, arena);
     fn(task, revisit);
   }

@@ -117,6 +117,19 @@ void look(const Problem& p, const Task& task, int lanes, Sight& sight) {
   find_vectors(sight.visible, task.rows, lanes, sight.vectors);
 }
 
+Interval seen_keys(const Sight& sight) {
+  const Task& task = sight.task;
+  if (sight.visible == nullptr) return task.keys;
+  Interval seen{task.keys.hi, task.keys.lo};
+  for (Index r = 0; r < task.rows; ++r) {
+    const RowIntervals& row = sight.visible[r];
+    if (row.count == 0) continue;
+    seen.lo = std::min(seen.lo, row.items[0].lo);
+    seen.hi = std::max(seen.hi, row.items[static_cast<std::size_t>(row.count - 1)].hi);
+  }
+  return {std::max(seen.lo, task.keys.lo), std::min(seen.hi, task.keys.hi)};
+}
+
 void look_at_keys(const Problem& p, Interval tile, Sight& sight) {
   if (sight.table == nullptr || (sight.table_keys.lo <= tile.lo && tile.hi <= sight.table_keys.hi)) return;
   const Task& task = sight.task;

@@ -36,6 +36,8 @@ Sight take_sight(const Problem& problem, const Plan& plan, Index keys, Arena& ar
 std::size_t sight_bytes(const Problem& problem, const Plan& plan, Index keys);
 /// Finds what the task's rows see, unless the rows of the last one saw the same.
 void look(const Problem& problem, const Task& task, int lanes, Sight& sight);
+/// From the first key any of its rows sees to the last, by rules and lengths; the table is not looked at.
+Interval seen_keys(const Sight& sight);
 /// Makes sure that the table covers the keys of a tile. Tiles of a task begin a multiple of kWordKeys apart.
 void look_at_keys(const Problem& problem, Interval tile, Sight& sight);
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "analysis/units.h"
 #include "mha/error.h"
@@ -79,6 +79,13 @@ TEST_F(RelationTest, WhatIsNotKnownIsAbsentAndRanksLast) {
   const std::vector<WordRelation> special = find({.from = kMan, .to = 4});
   EXPECT_EQ(special[1].weight, 0.5F);
   EXPECT_EQ(special[1].usual, std::nullopt) << "a special unit has no distance in words";
+}
+
+TEST_F(RelationTest, HeadsThatWereRemovedAreLeftOut) {
+  std::fill_n(table_.head({0, 0}).as<float>(), 25, 0.0F);
+  const std::vector<WordRelation> found = find({.from = kMan, .to = kStar});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].id, (HeadId{0, 1}));
 }
 
 TEST_F(RelationTest, WhatIsNotThereIsAnError) {

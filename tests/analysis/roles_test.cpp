@@ -234,6 +234,21 @@ TEST(HeadSurvey, RowsThatSayNothingAreLeftOut) {
   EXPECT_EQ(role_of(none), HeadRole{});
 }
 
+TEST(HeadSurvey, AHeadThatWasRemovedHasNoRows) {
+  HeadTable table = built(6);
+  std::fill_n(table.head({0, kNext}).as<float>(), 64, 0.0F);
+  HeadSurvey survey(1, kHeads);
+  survey.add(table, words_of(6));
+  survey.add(built(8), words_of(8));  // as if it were there in another text: nothing of the first stays
+  EXPECT_EQ(survey.summary({0, kNext}).rows, 8);
+  EXPECT_EQ(survey.summary({0, kNext}).measure(Measure::Next), 1.0);
+  HeadSurvey once(1, kHeads);
+  once.add(table, words_of(6));
+  EXPECT_EQ(once.summary({0, kNext}).rows, 0);
+  EXPECT_TRUE(std::isnan(once.summary({0, kNext}).measure(Measure::Next)));
+  EXPECT_EQ(name_of(once, kNext), "-");
+}
+
 TEST(HeadSurvey, WrongSizesAreErrors) {
   HeadSurvey survey(1, kHeads);
   const HeadTable table = built(6);

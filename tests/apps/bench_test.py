@@ -54,10 +54,22 @@ class Bench(Command):
         work = 2 * 70 * 32 * 2 * (4 + 2) * 8 + 4 * 4 * 8 * 70 * 70
         self.assertAlmostEqual(row["gflops"]["median"] * row["ms"]["median"] * 1e6 / work, 1, delta=1e-4)
 
+    def test_statistics(self):
+        data = self.data("--only", "statistics", *TINY[:8])
+        self.assertEqual(data["rows"], [])
+        self.assertEqual([row["causal"] for row in data["statistics"]], [False, True])
+        for row in data["statistics"]:
+            self.assertEqual((row["group"], row["dtype"], row["kv_heads"], row["kv_len"]), ("statistics", "f32", 2, 70))
+            self.assert_spread(row["ms"])
+            self.assertEqual(list(row["beside_plain"]), ["statistics", "links_8", "links_32", "received", "map"])
+            for spread in row["beside_plain"].values():
+                self.assert_spread(spread)
+
     def test_text(self):
         text = self.bench(*TINY, "--queries", "2", "--dtype", "f32", "--full")
         for line in ("limits of this machine", "multiply-adds, scalar", "reading DRAM", "attention: batch 1, 4 heads over 2",
-                     "decode: batch 1, 4 heads over 2, d8", "f32, 2 queries, 70 keys", "layer: batch 1, f32", "d_model 32, 70 tokens"):
+                     "decode: batch 1, 4 heads over 2, d8", "f32, 2 queries, 70 keys", "layer: batch 1, f32", "d_model 32, 70 tokens",
+                     "statistics: batch 1, 4 heads over 2", "8 links", "f32 full d8, 70"):
             self.assertIn(line, text)
         self.assertIn("1 thread, timed by its own CPU time", text)
         self.assertLessEqual(max(map(len, text.split("\n"))), 80)

@@ -238,5 +238,16 @@ TEST(LinksErrors, NameTheArgumentAndTheNumbers) {
             "attention: link_weights overlaps link_keys");
 }
 
+TEST(LinksErrors, KeysMustFitIn32Bits) {
+  const float row[8] = {};
+  const ConstTensorView keys(row, DType::F32, {1, Index{1} << 31, 1, 8}, {0, 0, 0, 1});
+  Tensor q(DType::F32, {1, 1, 1, 8}), out(DType::F32, {1, 1, 1, 8}), link_keys(DType::I64, {1, 1, 1, 2});
+  Workspace workspace(serial_executor());
+  const auto call = [&] {
+    attention_forward({}, {.q = q, .k = keys, .v = keys}, {.out = out, .statistics = {.link_keys = link_keys}}, workspace);
+  };
+  EXPECT_EQ(text_of<ShapeError>(call), "attention: link_keys are asked of 2147483648 keys, at most 2147483647 can be");
+}
+
 }  // namespace
 }  // namespace mha::test

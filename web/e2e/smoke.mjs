@@ -189,7 +189,7 @@ await on('a phone, dark, reduced motion: nothing sideways', { text: kTelescope, 
 
 await on('the self-contained file works without a server', { text: kTelescope, layer: 5, head: 11, pin: 2 }, async (page) => {
   await page.keyboard.press('s');
-  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'HTML' }).click()]);
+  const [file] = await Promise.all([page.waitForEvent('download', { timeout: 60000 }), page.getByRole('link', { name: 'HTML' }).click()]);
   const kept = await browser.newPage();
   const problems = [];
   kept.on('pageerror', (problem) => problems.push(String(problem)));

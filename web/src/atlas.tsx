@@ -260,7 +260,7 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
           : 'to whom the query attends'
         : store.data?.isLong(store.state.unit)
           ? 'pin a word to see its row in every head'
-          : 'each cell: a head’s table; on a word: its row above, its column below';
+          : 'tables; on a word: its row above, its column below';
   return (
     <div class="legend">
       <span class="number">{shortNumber(values?.least ?? 0)}</span>

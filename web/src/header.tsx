@@ -106,7 +106,7 @@ export function Notes({ store }: { store: Store }): JSX.Element | null {
   const { problem } = store;
   if (!cut && !problem && store.source.live) return null;
   return (
-    <div class="notes">
+    <aside class="notes" aria-label="Notes">
       {problem && (
         <p role="alert">
           <b>{problem.message}</b> {problem.remedy}
@@ -118,6 +118,6 @@ export function Notes({ store }: { store: Store }): JSX.Element | null {
         </p>
       )}
       {!store.source.live && <p>A file with one recorded run: new texts and changes need mha serve.</p>}
-    </div>
+    </aside>
   );
 }

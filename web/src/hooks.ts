@@ -7,7 +7,11 @@ import { kNowhere, type Store } from './store';
 /** Renders the component again whenever the store tells. */
 export function useStore(store: Store): void {
   const [, again] = useReducer((n: number) => n + 1, 0);
-  useEffect(() => store.listen(() => again(0)), [store]);
+  const drawn = store.version;
+  useLayoutEffect(() => {
+    if (store.version !== drawn) again(0);  // a kept file answers so soon that all is told before anyone listens
+    return store.listen(() => again(0));
+  }, [store]);
 }
 
 export function useTheme(): Theme {

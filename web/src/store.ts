@@ -133,7 +133,7 @@ export class Store {
   }
 
   private async otherRun(state: State): Promise<RunData | null> {
-    if (state.tensors) return null;
+    if (state.tensors || !this.source.live) return null;  // a self-contained file holds one run
     if (state.against === 'text' && state.second) return this.runOf(state.second, changeOf(state), '');
     if (state.against === 'before' && changeOf(state)) return this.runOf(state.text, undefined, '');
     return null;

@@ -1,5 +1,5 @@
-"""How long `mha serve` takes over a text of 100,000 tokens: bench/serve_long.py MHA [TOKENS [FILE]]. Writes a capture file of random queries and
-keys (two causal heads of 64), asks for tiles of its map from near to far, a row, measures and links, and prints the seconds of each.
+"""How long `mha serve` takes over a text of 100,000 tokens: bench/serve_long.py MHA [TOKENS [FILE]]. Writes a capture file of random
+queries and keys (two causal heads of 64), asks for tiles of its map from near to far, a row, measures and links, and prints the seconds of each.
 Wants numpy and safetensors (build/venv has them)."""
 
 import http.client
@@ -17,7 +17,7 @@ HEADS, HEAD_DIM = 2, 64
 
 
 def write_capture(path, tokens):
-    """For keys of independent normal numbers the softmax denominator of n keys is close to n exp(|q|^2 / (2 head_dim)): rows sum to about 1."""
+    """For keys of independent normal numbers the softmax denominator of n keys is close to n exp(|q|^2 / (2 head_dim)): rows sum to some 1."""
     random = np.random.default_rng(0)
     q, k = (random.standard_normal((1, HEADS, tokens, HEAD_DIM), dtype=np.float32) for _ in range(2))
     lse = np.log(np.arange(1, tokens + 1)) + (q**2).sum(-1) / (2 * HEAD_DIM)
@@ -34,7 +34,8 @@ def ask(port, target):
     connection.request("GET", target)
     answer = connection.getresponse()
     body = answer.read()
-    print(f"{time.monotonic() - began:8.3f} s {len(body):10} bytes  {target}" + ("" if answer.status == 200 else f"  {answer.status} {body!r}"), flush=True)
+    said = "" if answer.status == 200 else f"  {answer.status} {body!r}"
+    print(f"{time.monotonic() - began:8.3f} s {len(body):10} bytes  {target}{said}", flush=True)
 
 
 def main():

@@ -163,7 +163,7 @@ class ServeTest(Command):
         finally:
             ended.set()
             crowd.join(timeout=30)
-        print(f"counts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median "
+        print(f"\ncounts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median "
               f"{1000 * statistics.median(waits):.0f} ms, longest {1000 * max(waits):.0f} ms a request")
         self.assertLess(max(waits), LONGEST_WAIT)
         self.assertGreater(turns.value, HOSTILE)  # they did reach it

@@ -10,10 +10,8 @@
 namespace mha::view {
 namespace {
 
-// Pairs that are looked at for one answer: about a second, or less where several threads compute. All measures of a pair take some 20 ns,
-// most of it the logarithm of entropy; a link is a comparison.
-constexpr double kMostMeasured = 4e7;
-constexpr double kMostCompared = 2e8;
+// Pairs that are looked at for one answer, which keeps it to some seconds: bench/serve_long.py tells how many.
+constexpr double kMostPairs = 4e7;
 constexpr Index kLeastRows = 16;
 
 /// Rows that are read, as runs of consecutive ones, out of `rows` (ascending).
@@ -24,9 +22,9 @@ struct RowChoice {
   Json json() const { return {{"read", read}, {"of", of}}; }
 };
 
-RowChoice choose_rows(const std::vector<Index>& rows, double pairs_a_row, double most_pairs) {
+RowChoice choose_rows(const std::vector<Index>& rows, double pairs_a_row) {
   const auto all = static_cast<Index>(rows.size());
-  const auto most = std::max(kLeastRows, static_cast<Index>(most_pairs / std::max(pairs_a_row, 1.0)));
+  const auto most = std::max(kLeastRows, static_cast<Index>(kMostPairs / std::max(pairs_a_row, 1.0)));
   RowChoice choice{.runs = {}, .read = std::min(all, most), .of = all};
   for (Index i = 0; i < choice.read; ++i) {
     const Index row = rows[static_cast<std::size_t>(i * all / choice.read)];
@@ -57,7 +55,7 @@ bool is_of_any_table(Measure which) { return which == Measure::Special || which 
 Json strongest_links(const Lens& lens, HeadId id, Index count) {
   std::vector<Index> rows(lens.rows().size());
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<Index>(i);
-  const RowChoice choice = choose_rows(rows, static_cast<double>(lens.layer(id.layer).kv_len()), kMostCompared);
+  const RowChoice choice = choose_rows(rows, static_cast<double>(lens.layer(id.layer).kv_len()));
   std::priority_queue<Link> kept;  // the weakest on top
   for (const Interval& run : choice.runs) {
     for_row_blocks(lens, id, run, [&](Index first, ConstTensorView table) {
@@ -81,7 +79,7 @@ Json strongest_links(const Lens& lens, HeadId id, Index count) {
 Json measure_values(const Lens& lens) {
   Index pairs = 0;
   for (const CapturedLayer& layer : lens.run.capture.layers) pairs += layer.heads() * layer.kv_len();
-  const RowChoice choice = choose_rows(plain_units(lens.rows()), static_cast<double>(pairs), kMostMeasured);
+  const RowChoice choice = choose_rows(plain_units(lens.rows()), static_cast<double>(pairs));
   Json values = Json::object();
   for (const MeasureInfo& info : measures()) values[std::string(info.name)] = Json::array();
   for (Index layer = 0; layer < static_cast<Index>(lens.run.capture.layers.size()); ++layer) {

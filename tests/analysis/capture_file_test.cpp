@@ -180,14 +180,30 @@ TEST(CaptureFile, RulesAreReadAsTheyAreWritten) {
   EXPECT_EQ(std::get<DenseBias>(spec.bias).values.dtype, DType::Bf16);
 }
 
-TEST(CaptureFile, WrongFilesAreRefusedByName) {
-  struct Case {
-    std::function<void(Written&)> change;
-    std::vector<std::string> said;
-  };
-  const auto field = [](const char* key, const json& value) { return [=](Written& w) { w.layers[0][key] = value; }; };
-  const auto tensor = [](const char* name, DType dtype, Dims shape) { return [=](Written& w) { w.tensors[name] = Tensor(dtype, shape); }; };
-  const std::vector<Case> cases = {
+struct Case {
+  std::function<void(Written&)> change;
+  std::vector<std::string> said;
+};
+
+void expect_refused(const std::vector<Case>& cases) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    Written written;
+    cases[i].change(written);
+    const std::string text = written.refused();
+    EXPECT_TRUE(test::mentions(text, std::string_view("capture.safetensors"))) << i;
+    for (const std::string& part : cases[i].said) EXPECT_TRUE(test::mentions(text, part)) << i;
+  }
+}
+
+std::function<void(Written&)> field(const char* key, const json& value) {
+  return [=](Written& w) { w.layers[0][key] = value; };
+}
+std::function<void(Written&)> tensor(const char* name, DType dtype, Dims shape) {
+  return [=](Written& w) { w.tensors[name] = Tensor(dtype, shape); };
+}
+
+TEST(CaptureFile, WrongTensorsAreRefusedByName) {
+  expect_refused({
       {[](Written& w) { w.metadata["format"] = "other"; }, {"format"}},
       {[](Written& w) { w.metadata["version"] = "2"; }, {"version", "2"}},
       {[](Written& w) { w.layers = json::array(); }, {"layers"}},
@@ -209,6 +225,11 @@ TEST(CaptureFile, WrongFilesAreRefusedByName) {
       {tensor("layers.0.v", DType::F32, {kBatch, kKvHeads, kLength + 1, kDim}), {"v is"}},
       {tensor("tables.0", DType::Bool, {kBatch, 1, 1, kLength + 1}), {"layers[0]"}},
       {tensor("tables.0", DType::F32, {kBatch, 1, 1, kLength}), {"tables.0", "f32"}},
+  });
+}
+
+TEST(CaptureFile, WrongFieldsAreRefusedByName) {
+  expect_refused({
       {field("allowed", "tables.9"), {"tables.9"}},
       {field("allowed", 5), {"allowed"}},
       {field("bias", "tables.0"), {"tables.0", "bool"}},
@@ -239,14 +260,7 @@ TEST(CaptureFile, WrongFilesAreRefusedByName) {
          w.layers = nullptr;
        },
        {"layers", "deeper"}},
-  };
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    Written written;
-    cases[i].change(written);
-    const std::string text = written.refused();
-    EXPECT_TRUE(test::mentions(text, std::string_view("capture.safetensors"))) << i;
-    for (const std::string& part : cases[i].said) EXPECT_TRUE(test::mentions(text, part)) << i;
-  }
+  });
 }
 
 }  // namespace

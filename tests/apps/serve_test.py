@@ -104,10 +104,10 @@ class ServeTest(Command):
 
     def test_refuses_others(self):
         server = self.start()
-        for status, headers in ((403, {"Host": "evil.example"}), (403, {"Host": f"evil.example:{server.port}"}), (403, {"Origin": "http://evil.example"}),
-                                (403, {"Origin": "null"}), (403, {"Sec_Fetch_Site": "cross-site"})):
+        for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{server.port}"}, {"Origin": "http://evil.example"},
+                        {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
             got, _, body = server.ask("GET", "/api/info", **headers)
-            self.assertEqual(got, status, headers)
+            self.assertEqual(got, 403, headers)
             self.assertTrue(json.loads(body)["remedy"])
         self.assertEqual(server.ask("POST", "/api/runs", "{}", **{"Content-Type": "text/plain"})[0], 415)
         self.assertEqual(server.ask("DELETE", "/api/info")[0], 405)
@@ -163,8 +163,8 @@ class ServeTest(Command):
         finally:
             ended.set()
             crowd.join(timeout=30)
-        print(f"counts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median {1000 * statistics.median(waits):.0f} ms, "
-              f"longest {1000 * max(waits):.0f} ms a request")
+        print(f"\ncounts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median "
+              f"{1000 * statistics.median(waits):.0f} ms, longest {1000 * max(waits):.0f} ms a request")
         self.assertLess(max(waits), LONGEST_WAIT)
         self.assertGreater(turns.value, HOSTILE)  # they did reach it
         self.assertEqual(server.end()[0], 0)

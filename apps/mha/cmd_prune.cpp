@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -71,8 +72,8 @@ struct Texts {
 };
 
 /// `most` of the texts, spread evenly.
-std::vector<std::size_t> chosen(std::size_t all, std::optional<Index> most) {
-  const std::size_t count = most ? std::min(all, static_cast<std::size_t>(*most)) : all;
+std::vector<std::size_t> chosen(std::size_t all, Index most) {
+  const std::size_t count = std::min(all, static_cast<std::size_t>(most));
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < count; ++i) places.push_back(i * all / count);
   return places;
@@ -81,7 +82,7 @@ std::vector<std::size_t> chosen(std::size_t all, std::optional<Index> most) {
 Texts read_texts(const OpenModel& model, const Options& options, PruneReport& report) {
   const std::vector<std::string> texts = texts_of(options.texts);
   const bool plain = !options.texts.file && options.texts.texts.empty();
-  const std::optional<Index> most = options.most ? options.most : plain ? std::optional(kMostPlainTexts) : std::nullopt;
+  const Index most = options.most.value_or(plain ? kMostPlainTexts : std::numeric_limits<Index>::max());
   report.longest = model.transformer.config().max_positions;
   Texts read;
   for (const std::size_t i : chosen(texts.size(), most)) {

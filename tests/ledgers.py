@@ -39,8 +39,8 @@ def registered_tests(arguments):
             print(f"skipped: {executable} has not been built, so what {room}/ holds is unknown")
             sys.exit(77)
         tests |= {f"{room}/{name}" for name in tests_of(executable)}
-    for path in (ROOT / "python/tests").glob("test_*.py"):
-        tests |= {f"python/{name}" for name in defined_in(path)}
+    for room, files in (("python", (ROOT / "python/tests").glob("test_*.py")), ("apps", (ROOT / "tests/apps").glob("*_test.py"))):
+        tests |= {f"{room}/{name}" for path in files for name in defined_in(path)}
     return tests
 
 
@@ -91,7 +91,7 @@ def defined_in(path):
     text = (ROOT / path).read_text(encoding="utf-8")
     if pathlib.Path(path).suffix == ".py":
         return set(re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE))
-    return {f"{suite}.{name}" for suite, name in re.findall(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text, re.MULTILINE)}
+    return {f"{suite}.{name}" for suite, name in re.findall(r"^(?:RC_GTEST_PROP|TEST(?:_[FP])?)\(\s*(\w+),\s*(\w+)[,)]", text, re.MULTILINE)}
 
 
 def check_numerics(tests):
@@ -111,8 +111,9 @@ def check_numerics(tests):
             continue
         promises += bool(paths or names)
         sources = {path: defined_in(path) for path in paths if path.endswith("_test.cpp") or path.startswith("python/")}
-        errors += [f"{at}: {name} is not in {' or '.join(sources) or 'any file named there'}"
-                   for name in names if not any(name in defined for defined in sources.values())]
+        scripts = {path: defined_in(path) for path in paths if path.startswith("tests/apps/")}  # these may be named as a whole
+        errors += [f"{at}: {name} is not in {' or '.join(sources | scripts) or 'any file named there'}"
+                   for name in names if not any(name in defined for defined in (sources | scripts).values())]
         errors += [f"{at}: no test of {path} is named" for path, defined in sources.items() if not defined & set(names)]
         if line.count("|") > 2 and not paths and not set(line) <= set("|- ") and not line.startswith("| promise |"):
             errors.append(f"{at}: a promise without a test")

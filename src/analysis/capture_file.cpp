@@ -39,6 +39,7 @@ class Reader {
   void check_lse(const CapturedLayer& layer, const std::string& name) const;
   CapturedSides sides(const CapturedLayer& layer, const JsonFields& said) const;
   CapturedTokens tokens(const std::string& name, const Json& pieces) const;
+  void check_batch() const;
   void check_text(const std::string& name, const CapturedTokens& tokens, const std::vector<std::string>& texts) const;
 
   std::shared_ptr<const SafetensorsFile> file_;
@@ -279,8 +280,20 @@ CaptureFile Reader::read() {
     }
     found_.sides.push_back(sides(added, fields));
   }
+  check_batch();
   found_.capture.owner = file_;
   return std::move(found_);
+}
+
+/// Texts and tokens are looked up by batch entry.
+void Reader::check_batch() const {
+  const Index batch = found_.capture.layers.front().batch();
+  if (!found_.texts.empty() && static_cast<Index>(found_.texts.size()) != batch) {
+    fail(join("metadata texts: ", found_.texts.size(), " texts for layers of a batch of ", batch));
+  }
+  for (const auto& [name, tokens] : found_.tokens) {
+    if (tokens.ids.size(0) != batch) fail(join("tensor ", name, " is ", to_string(tokens.ids.shape), " for layers of a batch of ", batch));
+  }
 }
 
 /// Byte positions of every code point of a text, and its end.

@@ -202,6 +202,12 @@ std::function<void(Written&)> tensor(const char* name, DType dtype, Dims shape) 
   return [=](Written& w) { w.tensors[name] = Tensor(dtype, shape); };
 }
 
+/// Leaves out who the tokens are.
+void unnamed(Written& w) {
+  for (const char* name : {"tokens", "tokens.mask", "tokens.words", "tokens.offsets"}) w.tensors.erase(name);
+  w.layers[0]["queries"] = w.layers[0]["keys"] = nullptr;
+}
+
 TEST(CaptureFile, WrongTensorsAreRefusedByName) {
   expect_refused({
       {[](Written& w) { w.metadata["format"] = "other"; }, {"format"}},
@@ -253,6 +259,17 @@ TEST(CaptureFile, WrongFieldsAreRefusedByName) {
       {[](Written& w) { w.tensors["tokens.offsets"].data<Index>()[9] = 6; }, {"tokens.offsets", "5 characters"}},
       {[](Written& w) { w.texts = json::array({"one"}); }, {"texts", "1"}},
       {[](Written& w) { w.texts = json::array({1, 2}); }, {"texts"}},
+      {[](Written& w) {
+         unnamed(w);
+         w.texts = json::array({"one"});
+       },
+       {"texts", "1 texts", "batch of 2"}},
+      {[](Written& w) {
+         unnamed(w);
+         w.texts = nullptr;
+         w.tensors["decoder_tokens"] = Tensor(DType::I64, {kBatch + 1, kLength});
+       },
+       {"decoder_tokens", "[3, 6]", "batch of 2"}},
       {[](Written& w) { w.pieces = {{"tokens", {{"a"}}}}; }, {"pieces"}},
       {[](Written& w) { w.pieces = json::array(); }, {"pieces"}},
       {[](Written& w) {

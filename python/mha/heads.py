@@ -158,7 +158,8 @@ def _is_there(layer: CapturedLayer) -> npt.NDArray[np.bool_]:
     """Of each head, whether it was not removed from the model: such a one has an lse of infinity."""
     if layer.lse is None:
         return np.ones(0 if layer.ready is None else layer.ready.shape[1], bool)
-    return ~np.isposinf(layer.lse[0]).all(-1)
+    there: npt.NDArray[np.bool_] = ~np.isposinf(layer.lse[0]).all(-1)
+    return there
 
 
 def _whole(value: Any, name: str) -> int:

@@ -115,9 +115,12 @@ setup_requirements_of() {
 # setup_web: Node, and the packages that the page of mha serve is built from in web/node_modules. The command builds without them; its page
 # then says how to get it. A Node that is there (18 or later) is used, wherever it is from.
 setup_web() {
-  local stamp modules=$root/web/node_modules
+  local stamp node modules=$root/web/node_modules
   { command -v node && command -v npm; } >/dev/null || setup_packages web
-  stamp="$(node --version) $(sha256sum <"$root/web/package-lock.json")"
+  node=$(node --version 2>/dev/null) || fail "node --version fails: put a Node of 18 or later first in PATH and run again"
+  [[ $node =~ ^v([0-9]+)\. && ${BASH_REMATCH[1]} -ge 18 ]] ||
+    fail "the page wants Node 18 or later and $(command -v node) is $node: put a later one first in PATH, or remove it (then Debian's is installed), and run again"
+  stamp="$node $(sha256sum <"$root/web/package-lock.json")"
   [ "$(cat "$modules/.made" 2>/dev/null)" = "$stamp" ] && return 0
   need_space 300 "$root" "what the page is built from"
   say "installing what the page is built from into web/node_modules"

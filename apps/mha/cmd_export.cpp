@@ -257,7 +257,7 @@ std::string page_of_tensors(const Options& options) {
 
 std::string self_contained(const Options& options) {
   if (!view::has_page()) {
-    throw Error("--form html: this build has no page, since Node was missing when it was made; HACKING.md says how to build it");
+    throw Error("--form html: this build has no page; ./run --page builds it (it wants Node 18 or later)");
   }
   return options.tensors.empty() ? page_of_text(options) : page_of_tensors(options);
 }

@@ -56,32 +56,38 @@ def rollout(
 
 def head_distances(captures: Capture | Sequence[Capture], *, num_threads: int | None = None) -> Numbers:
     """Jensen-Shannon divergences of all heads' rows of weights, summed over the rows of all texts, [heads, heads], layer by layer (Clark et
-    al. 2019; smoothed as their code does). The first batch entry of each capture. ValueError."""
-    return _square(_core.head_distances(_core_captures(captures), attention.threads_of(num_threads)))
+    al. 2019; smoothed as their code does). The first batch entry of each capture. NaN in the row and column of a head that was removed from
+    the model: every other keeps its place. ValueError."""
+    return _square(_core.head_distances(_core_captures(captures), attention.threads_of(num_threads)), captures)
 
 
 def head_similarities(captures: Capture | Sequence[Capture], *, num_threads: int | None = None) -> Numbers:
     """Linear CKA of all heads' outputs over the rows of all texts together, [heads, heads] (Kornblith et al. 2019). NaN for a head whose
-    output never changes. It is biased upward where rows are few. ValueError, also where a capture has no head_out: files have none."""
-    return _square(_core.head_similarities(_core_captures(captures), attention.threads_of(num_threads)))
+    output never changes, and for one that was removed from the model. It is biased upward where rows are few. ValueError, also where a capture
+    has no head_out: files have none."""
+    return _square(_core.head_similarities(_core_captures(captures), attention.threads_of(num_threads)), captures)
 
 
 class PlaneMap(NamedTuple):
     """Heads as points of a plane."""
 
     points: Numbers
-    """[heads, 2]; their mean is 0."""
+    """[heads, 2]; their mean is 0. NaN for heads without a distance."""
     shown: float
     """The share of the variance that two dimensions show."""
 
 
 def plane_map(distances: Any) -> PlaneMap:
-    """Classical multidimensional scaling of [heads, heads] distances (Torgerson 1952). ValueError where they are not finite or not square."""
+    """Classical multidimensional scaling of [heads, heads] distances (Torgerson 1952). Heads whose
+    row is all NaN, which were removed from the model, are left out. ValueError where others are not finite, or the table is not square."""
     table = np.asarray(distances, np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(f"distances has shape {list(table.shape)}, must be [heads, heads]")
-    points, shown = _core.plane_map(table.ravel().tolist(), len(table))
-    return PlaneMap(np.array(points).reshape(-1, 2), shown)
+    there = ~np.isnan(table).all(1)
+    found, shown = _core.plane_map(table[np.ix_(there, there)].ravel().tolist(), int(there.sum()))
+    points = np.full((len(table), 2), np.nan)
+    points[there] = np.reshape(found, (-1, 2))
+    return PlaneMap(points, shown)
 
 
 class RepeatedText(NamedTuple):
@@ -139,9 +145,21 @@ def _core_captures(captures: Capture | Sequence[Capture]) -> list[_core.HeadCapt
     return [_core_capture(one.layers) for one in several]
 
 
-def _square(numbers: list[float]) -> Numbers:
-    size = round(len(numbers) ** 0.5)
-    return np.array(numbers).reshape(size, size)
+def _square(numbers: list[float], captures: Capture | Sequence[Capture]) -> Numbers:
+    """The numbers of the heads that there are, [heads, heads] in the places of all."""
+    layers = (captures if isinstance(captures, Capture) else captures[0]).layers
+    there = np.concatenate([_is_there(layer) for layer in layers])
+    square = np.full((len(there), len(there)), np.nan)
+    square[np.ix_(there, there)] = np.reshape(numbers, (there.sum(), there.sum()))
+    return square
+
+
+def _is_there(layer: CapturedLayer) -> npt.NDArray[np.bool_]:
+    """Of each head, whether it was not removed from the model: such a one has an lse of infinity."""
+    if layer.lse is None:
+        return np.ones(0 if layer.ready is None else layer.ready.shape[1], bool)
+    there: npt.NDArray[np.bool_] = ~np.isposinf(layer.lse[0]).all(-1)
+    return there
 
 
 def _whole(value: Any, name: str) -> int:

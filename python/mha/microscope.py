@@ -5,10 +5,12 @@ src/view's."""
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
-import tempfile
+import secrets
+import stat
 import urllib.parse
 from collections.abc import Iterable
 from typing import Literal
@@ -40,15 +42,18 @@ class View:
         return f"<mha.View of {self._title!r}: {len(self.html) / 2**20:.1f} MiB of HTML; shown in a notebook, or kept by save(path)>"
 
     def save(self, path: _Path) -> None:
-        """Writes the page to a file, at once or not at all. OSError where that fails."""
+        """Writes the page to a file, at once or not at all; one that is replaced keeps its mode. OSError where that fails."""
         name = os.fspath(path)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=os.path.dirname(os.path.abspath(name)), suffix=".html", delete=False) as draft:
+        draft = os.path.join(os.path.dirname(os.path.abspath(name)), f".mha.{secrets.token_hex(8)}.html")
+        with open(draft, "x", encoding="utf-8") as file:  # with the mode that any new file has
             try:
-                draft.write(self.html)
-                draft.close()
-                os.replace(draft.name, name)
+                file.write(self.html)
+                file.close()
+                if os.path.isfile(name):
+                    os.chmod(draft, stat.S_IMODE(os.stat(name).st_mode))
+                os.replace(draft, name)
             except BaseException:
-                os.unlink(draft.name)
+                os.unlink(draft)
                 raise
 
 
@@ -85,13 +90,27 @@ def view(
         if model is not None or tokenizer is not None or taken:
             raise ValueError("model, tokenizer and zeroed are for texts: what is in a file was computed elsewhere")
         path = os.fspath(source)
-        return View(_core.capture_page(path, run, urllib.parse.urlencode({**state, "tensors": run}), threads), os.path.basename(path), height)
+        page = _core.capture_page(path, run, urllib.parse.urlencode({**state, "tensors": run}), threads)
+        _check_head(page, run, head)
+        return View(page, os.path.basename(path), height)
     transformer, tokenizer, name = _model_of(model, tokenizer)
     config = transformer.config
     if not (0 <= layer < config.layers and 0 <= number < config.heads):
         raise ValueError(f"head is {(layer, number)}, the model has {config.layers} layers of {config.heads} heads, counted from 0")
     body = json.dumps({"text": source, **({"zeroed": taken} if taken else {})})
     return View(_core.text_page(transformer._model, tokenizer, name, body, urllib.parse.urlencode(state), threads), source, height)
+
+
+def _check_head(page: str, run: str, head: _Head) -> None:
+    """ValueError where the run that the page holds has no such head."""
+    recorded = json.loads(page.split('id="mha-snapshot">', 1)[1].split("</script>", 1)[0])  # which holds no "<"
+    told = base64.b64decode(recorded["responses"][f"GET /api/runs/{run}"]["body"])
+    layers = json.loads(told)["layers"]
+    layer, number = head
+    if not 0 <= layer < len(layers):
+        raise ValueError(f"head is {(layer, number)}, run {run} has {len(layers)} layers, counted from 0")
+    if not 0 <= number < layers[layer]["heads"]:
+        raise ValueError(f"head is {(layer, number)}, layer {layer} of run {run} has {layers[layer]['heads']} heads, counted from 0")
 
 
 def _model_of(model: Transformer | _Path | None, tokenizer: Tokenizer | None) -> tuple[Transformer, Tokenizer, str]:

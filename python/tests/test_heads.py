@@ -1,8 +1,12 @@
 """The measures of heads from Python against their formulas in NumPy, on a small model's weights; captures of other programs; bad input."""
 
+import json
+import re
+
 import goldens
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from test_model import tokenizer  # noqa: F401
 
 import mha
@@ -85,6 +89,31 @@ def test_similarities_are_linear_cka(captured):
     products = np.array([[np.linalg.norm(y.T @ x)**2 for x in outputs] for y in outputs])
     own = np.sqrt(np.diag(products))
     np.testing.assert_allclose(mha.head_similarities(captured), products / np.outer(own, own), rtol=U)
+
+
+def test_removed_heads_keep_the_places_of_the_others(captured, tmp_path):
+    tensors = load_file(goldens.DATA / "tiny_bert" / "model.safetensors")
+    rows = np.r_[0:8, 16:32]  # all but head 1 of layer 0
+    for name, tensor in tensors.items():
+        if re.search(r"layer\.0\.attention\.self\.", name):
+            tensors[name] = tensor[rows]
+        elif re.search(r"layer\.0\.attention\.output\.dense\.weight", name):
+            tensors[name] = np.ascontiguousarray(tensor[:, rows])
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((goldens.DATA / "tiny_bert" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"pruned_heads": {"0": [1]}}))
+    pruned = mha.capture_heads(mha.Transformer(tmp_path), captured.tokens["tokens"][0])
+    there = np.arange(8) != 1
+    for measure in (mha.head_distances, mha.head_similarities):
+        table = measure(pruned)
+        np.testing.assert_array_equal(np.isnan(table), ~(there & there[:, None]))
+        first = [0, 2, 3]  # the heads beside it see what they saw
+        np.testing.assert_allclose(table[np.ix_(first, first)], measure(captured)[np.ix_(first, first)], rtol=64 * U)
+    points, shown = mha.plane_map(mha.head_distances(pruned))
+    np.testing.assert_array_equal(np.isnan(points), ~np.stack([there, there], 1))
+    kept = mha.plane_map(mha.head_distances(pruned)[np.ix_(there, there)])
+    np.testing.assert_array_equal(points[there], kept.points)
+    assert shown == kept.shown
 
 
 def test_ready_weights_without_values():

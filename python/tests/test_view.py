@@ -5,6 +5,7 @@ import html
 import json
 import pathlib
 import re
+import stat
 import subprocess
 import sys
 
@@ -66,6 +67,17 @@ def test_save_writes_all_or_nothing(model, tokenizer, tmp_path):  # noqa: F811
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".html"] == ["page.html"]
 
 
+def test_saved_pages_have_the_mode_of_any_file(model, tokenizer, tmp_path):  # noqa: F811
+    view = mha.view(TEXT, model=model, tokenizer=tokenizer)
+    place, other = tmp_path / "page.html", tmp_path / "other"
+    other.write_text("")
+    view.save(place)
+    assert place.stat().st_mode == other.stat().st_mode
+    place.chmod(0o640)
+    view.save(place)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+
+
 def test_taking_heads_away_changes_later_layers(model, tokenizer):  # noqa: F811
     def tables(**keywords):
         responses = snapshot_of(mha.view(TEXT, model=model, tokenizer=tokenizer, **keywords).html)["responses"]
@@ -112,6 +124,9 @@ def test_a_capture_of_any_model(random, tmp_path):
     assert "heads.safetensors" in repr(view)
     with pytest.raises(ValueError, match="t2"):
         mha.view(path, run="t2")
+    for head, said in (((1, 0), "1 layers"), ((-1, 0), "1 layers"), ((0, 3), "3 heads"), ((0, -1), "3 heads")):
+        with pytest.raises(ValueError, match=said):
+            mha.view(path, head=head)
     with pytest.raises(ValueError, match="zeroed"):
         mha.view(path, zeroed=[(0, 0)])
     with pytest.raises(OSError, match="gone"):

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "core/check.h"
 #include "mha/error.h"
@@ -37,8 +39,11 @@ class Reader {
   void rules(AttentionSpec& spec, const JsonFields& said) const;
   void check_sizes(const CapturedLayer& layer, const JsonFields& said) const;
   void check_lse(const CapturedLayer& layer, const std::string& name) const;
+  void check_ready(const ConstTensorView& weights, const std::string& name) const;
+  void check_rows(const CapturedLayer& layer, const std::string& place) const;
   CapturedSides sides(const CapturedLayer& layer, const JsonFields& said) const;
   CapturedTokens tokens(const std::string& name, const Json& pieces) const;
+  void check_batch() const;
   void check_text(const std::string& name, const CapturedTokens& tokens, const std::vector<std::string>& texts) const;
 
   std::shared_ptr<const SafetensorsFile> file_;
@@ -149,6 +154,7 @@ CapturedLayer Reader::layer(std::size_t index, const JsonFields& said) {
     rules(layer.spec, said);
     layer.allowed = table(said, "allowed", {DType::Bool});
     check_sizes(layer, said);
+    check_ready(layer.weights, prefix + "weights");
     if (layer.allowed) {
       for (int axis = 0; axis < 4; ++axis) {
         const Index size = layer.allowed.size(axis);
@@ -160,14 +166,64 @@ CapturedLayer Reader::layer(std::size_t index, const JsonFields& said) {
   }
   scored(layer, prefix, said);
   check_sizes(layer, said);
-  try {  // what else can contradict, attention itself finds; one pair is computed
-    Workspace workspace(serial_executor());
-    Tensor one(DType::F32, {1, 1});
-    captured_weights(layer, {.batch = 0, .head = 0, .queries = {0, 1}, .keys = {0, 1}}, one, workspace);
-  } catch (const Error& error) {
-    fail(join(said.place(), ": ", error.what()));
-  }
+  check_rows(layer, said.place());
   return layer;
+}
+
+/// Ready weights are a softmax's. NaN may stand in rows that see no key, which is what 0 / 0 gives.
+void Reader::check_ready(const ConstTensorView& weights, const std::string& name) const {
+  const Index keys = weights.size(3);
+  const Index rows = element_count(weights.shape) / keys;
+  const ConstTensorView table(weights.data, weights.dtype, {rows, keys});
+  Tensor row(DType::F32, {1, keys});
+  for (Index r = 0; r < rows; ++r) {
+    copy(table.slice(0, r, r + 1), row);
+    for (Index k = 0; k < keys; ++k) {
+      const float weight = row.data<float>()[k];
+      if (weight < 0 || std::isinf(weight)) fail(join("tensor ", name, " is ", weight, " at element ", r * keys + k, ", no weight"));
+    }
+  }
+}
+
+/// A few rows, computed as they will be shown: attention finds what contradicts q and k, the sums whether lse is theirs.
+void Reader::check_rows(const CapturedLayer& layer, const std::string& place) const {
+  struct Row {
+    Index batch, head, query;
+  };
+  const Index heads = layer.heads(), q_len = layer.q_len();
+  std::vector<Row> rows = {{0, 0, q_len - 1}, {layer.batch() - 1, heads - 1, q_len / 2}, {0, heads - 1, 0}};
+  const float* lse = layer.lse.as<float>();
+  const auto all = std::span(lse, static_cast<std::size_t>(element_count(layer.lse.shape)));
+  const auto is_unseen = [](float one) { return std::isinf(one); };
+  const auto add = [&](Index i) { rows.push_back({i / (heads * q_len), i / q_len % heads, i % q_len}); };
+  if (const auto first = std::find_if(all.begin(), all.end(), is_unseen); first != all.end()) {
+    add(first - all.begin());
+    add(all.rend() - std::find_if(all.rbegin(), all.rend(), is_unseen) - 1);
+  }
+  CapturedLayer unscaled = layer;  // exp(score): above 0 where a key is seen
+  const Tensor zeros(DType::F32, layer.lse.shape);
+  unscaled.lse = zeros;
+  Workspace workspace(serial_executor());
+  Tensor weights(DType::F32, {1, layer.kv_len()});
+  for (const Row& row : rows) {
+    const auto own = static_cast<double>(lse[(row.batch * heads + row.head) * q_len + row.query]);
+    const WeightsRegion region{.batch = row.batch, .head = row.head, .queries = {row.query, row.query + 1}, .keys = {0, layer.kv_len()}};
+    try {
+      captured_weights(std::isinf(own) ? unscaled : layer, region, weights, workspace);
+    } catch (const Error& error) {
+      fail(join(place, ": ", error.what()));
+    }
+    const float* first = weights.data<float>();
+    const double sum = std::accumulate(first, first + layer.kv_len(), 0.0);
+    // As far as a logarithm of the coarsest dtype, bf16, would be off, and the scores with it.
+    const double tolerance = std::expm1(2 * 0x1p-8 * (1 + std::abs(own)));
+    const double least = layer.spec.sink_logits.empty() ? 1 - tolerance : 0;
+    if (std::isinf(own) ? sum > 0 : !(sum >= least && sum <= 1 + tolerance)) {
+      fail(join(place, ": the weights of batch ", row.batch, ", head ", row.head, ", query ", row.query, " add up to ",
+                std::isinf(own) ? "more than 0" : join(sum), " with an lse of ", own,
+                ": lse does not fit q and k (is it a natural logarithm, with the scale, mask and bias that the file names?)"));
+    }
+  }
 }
 
 CapturedSides Reader::sides(const CapturedLayer& layer, const JsonFields& said) const {
@@ -279,8 +335,20 @@ CaptureFile Reader::read() {
     }
     found_.sides.push_back(sides(added, fields));
   }
+  check_batch();
   found_.capture.owner = file_;
   return std::move(found_);
+}
+
+/// Texts and tokens are looked up by batch entry.
+void Reader::check_batch() const {
+  const Index batch = found_.capture.layers.front().batch();
+  if (!found_.texts.empty() && static_cast<Index>(found_.texts.size()) != batch) {
+    fail(join("metadata texts: ", found_.texts.size(), " texts for layers of a batch of ", batch));
+  }
+  for (const auto& [name, tokens] : found_.tokens) {
+    if (tokens.ids.size(0) != batch) fail(join("tensor ", name, " is ", to_string(tokens.ids.shape), " for layers of a batch of ", batch));
+  }
 }
 
 /// Byte positions of every code point of a text, and its end.

@@ -65,13 +65,10 @@ Picture captured_picture(const CaptureFile& file, const CapturedWish& wish) {
   MHA_CHECK(Error, cells <= kMostCells / static_cast<Index>(heads.size()), "picture: ", heads.size(), " tables of ", rows, " x ", columns,
             " weights are more than ", kMostCells, ": ask for fewer heads, or for a pooled map of one");
   const auto kept = std::make_shared<std::vector<float>>(static_cast<std::size_t>(cells) * heads.size());
-  Index known = -1;
-  std::vector<float> layer;
   for (std::size_t i = 0; i < heads.size(); ++i) {
-    if (heads[i].layer != known) layer = view::layer_table(lens, known = heads[i].layer);
-    float* const table = kept->data() + static_cast<Index>(i) * cells;
-    std::copy_n(layer.data() + heads[i].head * cells, cells, table);
-    picture.heads.push_back({.id = heads[i], .weights = ConstTensorView(table, {rows, columns})});
+    const auto table = std::span(*kept).subspan(i * static_cast<std::size_t>(cells), static_cast<std::size_t>(cells));
+    view::head_table(lens, heads[i], table);
+    picture.heads.push_back({.id = heads[i], .weights = ConstTensorView(table.data(), {rows, columns})});
   }
   picture.owner = kept;
   return picture;

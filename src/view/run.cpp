@@ -143,6 +143,11 @@ RunWish read_wish(const std::string& body) {
                .mean = read_heads_field(fields, "mean"),
                .hidden = {},
                .temperature = fields.number_or("temperature", 1.0)};
+  for (const HeadId& id : wish.zeroed) {
+    if (std::binary_search(wish.mean.begin(), wish.mean.end(), id)) {
+      fields.fail("mean", join("has [", id.layer, ", ", id.head, "], which is in zeroed too: a head gives 0 or its mean"));
+    }
+  }
   if (!(wish.temperature > 1 / kMostTemperature && wish.temperature < kMostTemperature)) {
     fields.fail("temperature", join("is ", wish.temperature, ", must lie between ", 1 / kMostTemperature, " and ", kMostTemperature));
   }

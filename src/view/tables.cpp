@@ -85,6 +85,13 @@ std::vector<float> column_of_norms(const Lens& lens, HeadId id, Index unit) {
   return column;
 }
 
+/// One head's table, 0 where hidden.
+void fill_table(const Lens& lens, HeadId id, std::span<float> table) {
+  for_row_blocks(lens, id, {0, static_cast<Index>(lens.rows().size())}, [&](Index first, ConstTensorView rows) {
+    std::copy_n(rows.as<float>(), element_count(rows.shape), table.data() + first * rows.size(1));
+  });
+}
+
 /// Means or maxima of ready weights, as attention_map gives them of computed ones.
 void pool_ready(const CapturedLayer& layer, const MapTile& tile, TensorView cells, const Lens& lens) {
   const Index queries = tile.queries.hi - tile.queries.lo;
@@ -144,6 +151,12 @@ void for_row_blocks(const Lens& lens, HeadId id, Interval units, const std::func
   }
 }
 
+void head_table(const Lens& lens, HeadId id, std::span<float> table) {
+  fill_table(lens, id, table);
+  const Visibility visibility(lens.layer(id.layer), id.head);
+  if (!visibility.all()) mark_hidden(table, visibility.seen(intervals_of(lens.rows()), intervals_of(lens.columns())));
+}
+
 std::vector<float> layer_table(const Lens& lens, Index layer_index) {
   const CapturedLayer& layer = lens.layer(layer_index);
   const std::size_t cells = lens.rows().size() * lens.columns().size();
@@ -151,9 +164,7 @@ std::vector<float> layer_table(const Lens& lens, Index layer_index) {
   std::vector<bool> seen;
   for (Index head = 0; head < layer.heads(); ++head) {
     const std::span<float> own = std::span(table).subspan(static_cast<std::size_t>(head) * cells, cells);
-    for_row_blocks(lens, {layer_index, head}, {0, static_cast<Index>(lens.rows().size())}, [&](Index first, ConstTensorView rows) {
-      std::copy_n(rows.as<float>(), element_count(rows.shape), own.data() + first * rows.size(1));
-    });
+    fill_table(lens, {layer_index, head}, own);
     const Visibility visibility(layer, head);
     if (visibility.all()) continue;
     if (head == 0 || visibility.is_own()) seen = visibility.seen(intervals_of(lens.rows()), intervals_of(lens.columns()));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,9 @@ std::vector<double> key_norms(const Lens& lens, HeadId id);
 /// Calls each(first, rows) with consecutive rows [count, columns] of one head's table, f32, 0 where hidden: all rows of `units`.
 void for_row_blocks(const Lens& lens, HeadId id, Interval units, const std::function<void(Index first, ConstTensorView rows)>& each);
 
-/// [heads, rows, columns] of one layer.
+/// Fills [rows, columns] of one head.
+void head_table(const Lens& lens, HeadId id, std::span<float> table);
+/// [heads, rows, columns] of one layer: the heads share what is hidden.
 std::vector<float> layer_table(const Lens& lens, Index layer);
 /// [heads of all layers, 2, units]: to whom the unit attends, and who attends to it.
 std::vector<float> row_and_column(const Lens& lens, Index unit);

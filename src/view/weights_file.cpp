@@ -9,10 +9,10 @@
 namespace mha::view {
 namespace {
 
-/// The shortest decimal that gives the f32 back; `missing` for NaN.
+/// The shortest decimal that gives the f32 back; `missing` for NaN, and for infinity, which JSON has no word for.
 void append(std::string& out, float weight, std::string_view missing) {
   std::array<char, 32> buffer{};
-  if (std::isnan(weight)) {
+  if (!std::isfinite(weight)) {
     out += missing;
   } else {
     out.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), weight).ptr);

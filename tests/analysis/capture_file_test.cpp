@@ -72,10 +72,9 @@ struct Written {
                            {"sinks", nullptr},
                            {"queries", "tokens"},
                            {"keys", "tokens"}}});
-    compute();
+    compute({.mask = causal(), .align = Align::TopLeft, .scale = 0.25});
   }
-  void compute() {
-    const AttentionSpec spec{.mask = causal(), .align = Align::TopLeft, .scale = 0.25};
+  void compute(const AttentionSpec& spec) {
     Tensor v(DType::F32, {kBatch, kLength, kKvHeads, kDim});
     Tensor out(DType::F32, {kBatch, kLength, kHeads, kDim});
     tensors["layers.0.lse"] = Tensor(DType::F32, {kBatch, kHeads, kLength});
@@ -171,6 +170,14 @@ TEST(CaptureFile, RulesAreReadAsTheyAreWritten) {
   said["bias"] = "tables.2";
   written.tensors["tables.1"] = random_tensor({kHeads}, 3);
   written.tensors["tables.2"] = test::converted(random_tensor({1, kHeads, kLength, kLength}, 4), DType::Bf16);
+  const Tensor bias = test::converted(written.tensors["tables.2"], DType::F32);
+  const float* sinks = written.tensors["tables.1"].data<float>();
+  written.compute({.mask = causal() & window(2, -1),
+                   .align = Align::BottomRight,
+                   .bias = DenseBias{bias},
+                   .scale = 0.25,
+                   .softcap = 3.5,
+                   .sink_logits = std::vector<float>(sinks, sinks + kHeads)});
   const CaptureFile file = written.load();
   const AttentionSpec& spec = file.capture.layers[0].spec;
   EXPECT_EQ(to_string(spec.mask), to_string(causal() & window(2, -1)));
@@ -201,6 +208,11 @@ std::function<void(Written&)> field(const char* key, const json& value) {
 std::function<void(Written&)> tensor(const char* name, DType dtype, Dims shape) {
   return [=](Written& w) { w.tensors[name] = Tensor(dtype, shape); };
 }
+/// Leaves out who the tokens are.
+void unnamed(Written& w) {
+  for (const char* name : {"tokens", "tokens.mask", "tokens.words", "tokens.offsets"}) w.tensors.erase(name);
+  w.layers[0]["queries"] = w.layers[0]["keys"] = nullptr;
+}
 
 TEST(CaptureFile, WrongTensorsAreRefusedByName) {
   expect_refused({
@@ -228,6 +240,42 @@ TEST(CaptureFile, WrongTensorsAreRefusedByName) {
   });
 }
 
+std::function<void(Written&)> lse(const std::function<float(float)>& changed) {
+  return [=](Written& w) {
+    float* first = w.tensors["layers.0.lse"].data<float>();
+    std::transform(first, first + kBatch * kHeads * kLength, first, changed);
+  };
+}
+
+TEST(CaptureFile, AnLseOfOtherScoresIsRefused) {
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  expect_refused({
+      {lse([](float one) { return one / std::log(2.0F); }), {"lse does not fit", "natural"}},
+      {lse([](float one) { return one - 1; }), {"lse does not fit", "add up to 2.7"}},
+      {lse([](float one) { return one + 1; }), {"lse does not fit", "add up to 0.36"}},
+      {lse([](float) { return kNothing; }), {"lse does not fit", "-inf"}},
+      {[](Written& w) { w.tensors["layers.0.lse"].data<float>()[kBatch * kHeads * kLength - 2] = kNothing; },
+       {"batch 1, head 3, query 4", "more than 0"}},
+      {field("scale", 0.5), {"lse does not fit"}},
+  });
+  Written written;  // what bf16 loses is no contradiction
+  written.tensors["layers.0.lse"] = test::converted(test::converted(written.tensors["layers.0.lse"], DType::Bf16), DType::F32);
+  EXPECT_EQ(written.load().capture.layers.size(), 1U);
+}
+
+TEST(CaptureFile, ReadyWeightsAreNeitherNegativeNorInfinite) {
+  const auto with = [](float weight) {
+    Written written;
+    written.tensors["layers.0.weights"] = test::converted(written.weights, DType::F32);
+    written.tensors["layers.0.weights"].data<float>()[kLength + 2] = weight;
+    written.layers[0] = {{"name", "ready"}, {"queries", "tokens"}, {"keys", nullptr}};
+    return written;
+  };
+  EXPECT_TRUE(test::mentions(with(-2.0F).refused(), std::string_view("layers.0.weights is -2 at element 8")));
+  EXPECT_TRUE(test::mentions(with(std::numeric_limits<float>::infinity()).refused(), std::string_view("is inf at element 8")));
+  EXPECT_EQ(with(std::numeric_limits<float>::quiet_NaN()).load().capture.layers.size(), 1U);  // 0 / 0
+}
+
 TEST(CaptureFile, WrongFieldsAreRefusedByName) {
   expect_refused({
       {field("allowed", "tables.9"), {"tables.9"}},
@@ -253,6 +301,17 @@ TEST(CaptureFile, WrongFieldsAreRefusedByName) {
       {[](Written& w) { w.tensors["tokens.offsets"].data<Index>()[9] = 6; }, {"tokens.offsets", "5 characters"}},
       {[](Written& w) { w.texts = json::array({"one"}); }, {"texts", "1"}},
       {[](Written& w) { w.texts = json::array({1, 2}); }, {"texts"}},
+      {[](Written& w) {
+         unnamed(w);
+         w.texts = json::array({"one"});
+       },
+       {"texts", "1 texts", "batch of 2"}},
+      {[](Written& w) {
+         unnamed(w);
+         w.texts = nullptr;
+         w.tensors["decoder_tokens"] = Tensor(DType::I64, {kBatch + 1, kLength});
+       },
+       {"decoder_tokens", "[3, 6]", "batch of 2"}},
       {[](Written& w) { w.pieces = {{"tokens", {{"a"}}}}; }, {"pieces"}},
       {[](Written& w) { w.pieces = json::array(); }, {"pieces"}},
       {[](Written& w) {

@@ -46,6 +46,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const mha::CaptureFile file = mha::load_capture("fuzz");
     mha::Workspace workspace(mha::serial_executor());
+    const mha::Index batch = file.capture.layers.front().batch();
+    mha::test::require(file.texts.empty() || static_cast<mha::Index>(file.texts.size()) == batch, "one text an entry of the batch");
+    for (const auto& [name, tokens] : file.tokens) mha::test::require(tokens.ids.size(0) == batch, "tokens of the batch");
     for (std::size_t i = 0; i < file.capture.layers.size(); ++i) mha::test::check_layer(file, i, workspace);
   } catch (const mha::Error& error) {
     mha::test::require_line(error);

@@ -2,6 +2,7 @@
 a few that are not. The other files there are what libFuzzer found (tools/fuzz.sh)."""
 
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -10,16 +11,17 @@ SIZES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "BOOL": 1, "I64": 8, "U8": 1}
 
 
 def safetensors(tensors, metadata=None):
-    """A file of {name: (dtype, shape)}, zeros and ones for data; a third entry gives the number of bytes."""
+    """A file of {name: (dtype, shape)}, zeros and ones for data; a third entry gives the number of bytes, or the number all elements are."""
     header, data = {}, b""
     if metadata:
         header["__metadata__"] = metadata
     for name, (dtype, shape, *size) in tensors.items():
+        same = struct.pack("<f", size.pop()) if size and isinstance(size[0], float) else None
         count = size[0] if size else SIZES[dtype]
         for n in [] if size else shape:
             count *= n
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + count]}
-        data += bytes(i % 2 for i in range(count))
+        data += same * (count // 4) if same else bytes(i % 2 for i in range(count))
     text = json.dumps(header, separators=(",", ":")).encode()
     return struct.pack("<Q", len(text)) + text + data
 
@@ -128,7 +130,7 @@ def capture(tensors, *layers, **metadata):
 
 def capture_seeds():
     layer = {"name": "a", "scale": 0.5, "queries": "tokens", "keys": "tokens"}
-    parts = {"layers.0.q": ("F32", [2, 2, 3, 1]), "layers.0.k": ("F32", [2, 1, 3, 1]), "layers.0.lse": ("F32", [2, 2, 3])}
+    parts = {"layers.0.q": ("F32", [2, 2, 3, 1]), "layers.0.k": ("F32", [2, 1, 3, 1]), "layers.0.lse": ("F32", [2, 2, 3], math.log(3))}  # of scores of 0
     tokens = {"tokens": ("I64", [2, 3])}
     told = tokens | {"tokens.mask": ("BOOL", [2, 3]), "tokens.words": ("I64", [2, 3])}
     tables = {"tables.0": ("BOOL", [2, 1, 1, 3]), "tables.1": ("F32", [2]), "tables.2": ("F32", [1, 2, 1, 3])}

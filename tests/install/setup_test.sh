@@ -45,6 +45,7 @@ fake refusing sudo 'exit 1'
 fake python python3 'if [ "$1" = -V ]; then echo Python 3.11.2; else mkdir -p "$3/bin"; printf "%s\n" "#!$(command -v bash)" "echo NewConnectionError; exit 1" >"$3/bin/python"; chmod +x "$3/bin/python"; fi'
 fake node node 'echo v18.0.0'
 fake node npm 'echo "npm ERR! network request to a registry failed: getaddrinfo ENOTFOUND"; exit 1'
+fake old_node node 'echo v12.22.9'
 fake tiny df 'echo x; echo / 100 97 3 97% /'
 
 expect no_apt 'no apt-get here.* g\+\+ .*MHA_SKIP_PACKAGES=1' "none root" setup_packages run
@@ -55,6 +56,7 @@ expect full_disk 'disk is full.*\(log: .*apt-install.log\)' "none root full" set
 expect locked_apt 'another package manager' "none root locked" setup_packages run
 expect offline_model 'fetching the model failed: the network cannot be reached.*model.log' "python" setup_model
 expect no_node 'neither root nor sudo.*apt-get install nodejs npm' "none user apt" setup_packages web
+expect old_node 'wants Node 18 or later and .*/node is v12.22.9: ' "node old_node" setup_web
 expect offline_npm 'npm ci failed: the network cannot be reached.*npm.log' "node" setup_web
 expect little_space 'the model needs 300 MB .* 3 MB are free' "python tiny" setup_model
 exit $bad

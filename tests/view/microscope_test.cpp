@@ -362,6 +362,7 @@ TEST_F(MicroscopeTest, WrongRequestsAreAnsweredWithWhatToDo) {
                                                         {R"({"text": "man", "text": "a"})", "twice"},
                                                         {R"({"text": "man", "zeroed": [[2, 0]]})", "2 layers"},
                                                         {R"({"text": "man", "mean": [[0, 4]]})", "4 heads"},
+                                                        {R"({"text": "man", "zeroed": [[0, 1], [1, 2]], "mean": [[1, 2]]})", "[1, 2]"},
                                                         {R"({"text": "man", "zeroed": [[0.5, 1]]})", "zeroed"},
                                                         {R"({"text": "man", "zeroed": 5})", "zeroed"},
                                                         {R"({"text": "man", "hidden": [3]})", "3 words"},

@@ -48,6 +48,12 @@ TEST(Picture, HiddenIsNotZero) {
   EXPECT_EQ(count(arcs_svg(drawn.picture), "class=\"head\""), 3U);  // a <- b, a <- c, b <- c
 }
 
+TEST(Picture, JsonHasNoWordForInfinity) {
+  Drawn drawn = causal_picture();
+  drawn.weights[3] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(nlohmann::json::parse(weights_json(drawn.picture))["heads"][0]["weights"][1][0].is_null());
+}
+
 TEST(Picture, SharesOfARowThatIsPartlyHiddenAddUp) {
   Drawn drawn = causal_picture();
   drawn.picture.heads[0].marks = {{1, 0}};

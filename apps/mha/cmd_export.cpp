@@ -241,7 +241,7 @@ std::string page_of_text(const Options& options) {
   const view::Microscope microscope({.transformer = &model.transformer,
                                      .tokenizer = &model.tokenizer,
                                      .name = model.name,
-                                     .usual = [&] { return cached_usual_weights(model); }},
+                                     .usual = [&](const Executor& executor) { return cached_usual_weights(model, executor); }},
                                     {.seconds = kPageSeconds});
   return view::snapshot_of_text(microscope, wish_of(options, model, sentence).dump(), {.state = state_of(options, picture.heads.front())});
 }

@@ -1,11 +1,14 @@
 // mha serve: the microscope as a page on this machine, until Ctrl-C.
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/wait.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "command.h"
 #include "mha/analysis/capture_file.h"
@@ -46,13 +49,24 @@ Examples:
 
 docs/http-api.md lists what programs can ask it.)";
 
-/// Opens the address in the user's browser, where the desktop's xdg-open is there. Returns at once.
-bool open_browser(const std::string& address) {
-  std::string program = "xdg-open";
-  std::string argument = address;
-  char* arguments[] = {program.data(), argument.data(), nullptr};
-  pid_t child = 0;
-  return posix_spawnp(&child, program.c_str(), nullptr, nullptr, arguments, environ) == 0;
+constexpr std::chrono::milliseconds kLookAgain{100};
+
+/// Opens the address in the user's browser by the desktop's xdg-open, and says so where that fails. The thread takes the child's leave,
+/// which may be long in coming: xdg-open stays as long as a browser that it starts.
+std::jthread open_browser(const std::string& address, const Output& output) {
+  return std::jthread([address, print = output.print_now](const std::stop_token& stop) {
+    std::string program = "xdg-open";
+    std::string argument = address;
+    char* arguments[] = {program.data(), argument.data(), nullptr};
+    pid_t child = 0;
+    if (posix_spawnp(&child, program.c_str(), nullptr, nullptr, arguments, environ) != 0) {
+      return print("--open: no xdg-open here, open the address yourself\n");
+    }
+    int status = 0;
+    pid_t ended = 0;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 && !stop.stop_requested()) std::this_thread::sleep_for(kLookAgain);
+    if (ended == child && status != 0) print("--open: xdg-open found no browser, open the address yourself\n");
+  });
 }
 
 /// A file of the page from a folder: for those who work on the page.
@@ -69,9 +83,10 @@ void run(const Options& options, Output& output) {
   if (options.tensors.empty() || !options.model.empty()) model = open_model(options.model);
   view::MicroscopeModel shown;
   if (model) {
-    shown = {.transformer = &model->transformer, .tokenizer = &model->tokenizer, .name = model->name, .usual = [&] {
-               return cached_usual_weights(*model);
-             }};
+    shown = {
+        .transformer = &model->transformer, .tokenizer = &model->tokenizer, .name = model->name, .usual = [&](const Executor& executor) {
+          return cached_usual_weights(*model, executor);
+        }};
   }
   std::shared_ptr<const CaptureFile> tensors;
   if (!options.tensors.empty()) tensors = std::make_shared<const CaptureFile>(load_capture(options.tensors));
@@ -81,9 +96,13 @@ void run(const Options& options, Output& output) {
   }
   const view::Microscope microscope(shown, microscope_options, tensors);
   serve::Server server([&](const view::Request& request, const std::atomic<bool>& gone) { return microscope.answer(request, &gone); },
-                       {.host = options.host, .port = static_cast<int>(options.port), .body_bytes = microscope.options().body_bytes});
+                       {.host = options.host,
+                        .port = static_cast<int>(options.port),
+                        .cost = [&](const view::Request& request) { return microscope.cost(request); },
+                        .body_bytes = microscope.options().body_bytes});
   output.print_now(fmt::format("{}\n", server.address()));
-  if (options.open && !open_browser(server.address())) output.print_now("--open: no xdg-open here, open the address yourself\n");
+  std::jthread browser;
+  if (options.open) browser = open_browser(server.address(), output);
   server.run(true);
 }
 

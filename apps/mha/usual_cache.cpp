@@ -107,15 +107,16 @@ void write_cache(const fs::path& path, const UsualWeights& usual) {
 
 }  // namespace
 
-UsualWeights cached_usual_weights(const OpenModel& model) {
+UsualWeights cached_usual_weights(const OpenModel& model, const Executor& executor) {
   const std::optional<std::string> folder = cache_folder();
   const std::string path = folder ? fmt::format("{}/usual-{}.json", *folder, cache_key(model)) : std::string();
   if (folder) {
     if (std::optional<UsualWeights> usual = read_cache(path, model)) return *std::move(usual);
   }
-  Workspace workspace;
+  Workspace workspace(executor);
   UsualWeights usual = usual_weights(model.transformer, model.tokenizer, plain_sentences(), workspace);
-  if (folder) write_cache(path, usual);
+  const bool stopped = executor.stop != nullptr && executor.stop(executor.context);
+  if (folder && !stopped) write_cache(path, usual);
   return usual;
 }
 

@@ -27,6 +27,12 @@ std::string shown(std::string_view text) {
   return '"' + out + '"';
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
 bool is_api(std::string_view target) { return target.starts_with("/api"); }
 
 std::string_view parameter(std::string_view target, std::string_view name) {
@@ -85,6 +91,10 @@ bool Guard::knows_token(const Visitor& visitor) const {
 }
 
 std::optional<Response> Guard::refusal(const Visitor& visitor) const {
+  if (visitor.target.substr(0, visitor.target.find('?')).find('%') != std::string_view::npos) {  // "/%61pi" is /api to who decodes it
+    return view::error_response(400, join("the path of the address has a %: ", shown(visitor.target)),
+                                "write the path as docs/http-api.md has it; % is for what follows the ?");
+  }
   if (!is_own_host(visitor.host)) {
     return view::error_response(403, join("the request is for host ", shown(visitor.host), ", this is ", hosts_.front()),
                                 "open the address that `mha serve` printed");
@@ -105,7 +115,7 @@ std::optional<Response> Guard::refusal(const Visitor& visitor) const {
     }
     return view::error_response(401, "this server wants a token", "open the whole address that `mha serve` printed, ?token=... included");
   }
-  if (visitor.method == "POST" && lower(visitor.content_type.substr(0, visitor.content_type.find(';'))) != "application/json") {
+  if (visitor.method == "POST" && lower(trimmed(visitor.content_type.substr(0, visitor.content_type.find(';')))) != "application/json") {
     return view::error_response(415, join("the body is of type ", shown(visitor.content_type)), "send Content-Type: application/json");
   }
   return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/udp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -16,6 +17,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "core/check.h"
 #include "serve/computations.h"
@@ -36,6 +38,7 @@ constexpr std::chrono::milliseconds kNextTry{100};  // after an accept that fail
 constexpr std::size_t kDrainBytes = std::size_t{64} << 10;
 constexpr int kBacklog = 4096;  // connections the kernel holds until they are taken: one too many waits a second for its next try
 constexpr int kAtOnce = 64;     // taken before others are served again
+constexpr std::size_t kSmallAnswer = std::size_t{64} << 10;  // always sent, however much is being read
 constexpr std::size_t kMostDrained = std::size_t{4} << 20;
 
 std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }
@@ -45,10 +48,22 @@ std::string_view text_of(beast::string_view text) { return {text.data(), text.si
 /// Requests that cost nothing are answered where they are read.
 bool is_cheap(std::string_view target) { return !target.starts_with("/api/runs") && !target.starts_with("/api/usual"); }
 
-/// What a request is likely to cost, for the order of the queue: of texts their bytes, of what goes through the model many times a lot.
-std::size_t cost_of(const view::Request& request) {
-  const bool many = request.target.find("/effects") != std::string::npos || request.target.find("/page.html") != std::string::npos;
-  return many || request.target.starts_with("/api/usual") ? std::size_t{1} << 16 : request.body.size();
+view::Response busy(const char* what) {
+  view::Response response = view::error_response(429, what, "ask again in a second");
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+/// Of this machine, as others reach it: the one that the way out begins at. A datagram socket that is connected sends nothing.
+std::string outward_address(const asio::ip::address& any) {
+  asio::io_context io;
+  asio::ip::udp::socket socket(io);
+  error_code error;
+  const char* const elsewhere = any.is_v6() ? "2001:db8::1" : "192.0.2.1";  // addresses of documentation: nobody's
+  socket.connect({asio::ip::make_address(elsewhere), 9}, error);
+  const asio::ip::udp::endpoint own = error ? asio::ip::udp::endpoint() : socket.local_endpoint(error);
+  if (error || own.address().is_unspecified()) return any.is_v6() ? "::1" : "127.0.0.1";
+  return own.address().to_string();
 }
 
 }  // namespace
@@ -58,8 +73,9 @@ struct Server::Impl {
 
   Impl(Answer given, ServerOptions chosen);
   void accept();
-  void take(tcp::socket socket);
+  bool take();
   void make_room();
+  void room_made();
   void begin_end();
 
   Answer answer;
@@ -70,6 +86,8 @@ struct Server::Impl {
   asio::steady_timer timer{io};
   std::optional<Guard> guard;
   bool ending = false;
+  bool full = false;           // nobody is taken until a connection ends or is idle; the kernel holds who comes
+  std::size_t being_read = 0;  // bytes of answers
   std::optional<Computations> computations;
 };
 
@@ -77,7 +95,10 @@ struct Server::Impl {
 class Server::Impl::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(Impl& server, tcp::socket socket) : server_(server), stream_(std::move(socket)) {}
-  ~Session() { leave(); }
+  ~Session() {
+    server_.being_read -= being_read_;
+    leave();
+  }
 
   void start() {
     place_ = server_.sessions.insert(server_.sessions.end(), weak_from_this());
@@ -85,6 +106,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Session> {
     read();
   }
   bool is_idle() const { return !computing_ && !writing_; }
+  /// Off the list of connections at once.
   void close() {
     gone_ = true;
     error_code ignored;
@@ -108,7 +130,8 @@ class Server::Impl::Session : public std::enable_shared_from_this<Session> {
   void watch();
   void respond(view::Response answer);
   void refuse_unread(view::Response answer);
-  void on_written(error_code error, bool keep);
+  void write();
+  void on_written(error_code error);
   void drain();
 
   Impl& server_;
@@ -116,9 +139,11 @@ class Server::Impl::Session : public std::enable_shared_from_this<Session> {
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
+  std::optional<http::response_serializer<http::string_body>> serializer_;  // of response_
+  std::size_t being_read_ = 0;                                              // bytes of it, as the server counts them
   std::list<std::weak_ptr<Session>>::iterator place_;
   bool placed_ = false;
-  bool computing_ = false, writing_ = false, keep_ = false;
+  bool computing_ = false, writing_ = false, keep_ = false, head_only_ = false;
   std::size_t drained_ = 0;
   std::atomic<bool> gone_{false};
 };
@@ -129,6 +154,7 @@ void Server::Impl::Session::leave() {
   placed_ = false;
   server_.sessions.erase(place_);
   if (server_.ending && server_.sessions.empty()) server_.io.stop();
+  server_.room_made();
 }
 
 void Server::Impl::Session::read() {
@@ -142,14 +168,14 @@ void Server::Impl::Session::read() {
 }
 
 void Server::Impl::Session::on_header(error_code error) {
-  keep_ = false;
+  keep_ = head_only_ = false;
   if (error == http::error::body_limit) {
     return refuse_unread(view::error_response(
         413, join("the request is larger than the ", server_.options.body_bytes, " bytes that are read"), "send a shorter text"));
   }
   if (error == http::error::header_limit) {
     return refuse_unread(
-        view::error_response(400, join("the header is larger than ", server_.options.header_bytes, " bytes"), "send less of it"));
+        view::error_response(431, join("the header is larger than ", server_.options.header_bytes, " bytes"), "send less of it"));
   }
   const bool left = error == http::error::end_of_stream || error == http::error::partial_message;
   if (error && !left && error.category() == http::make_error_code(http::error::bad_method).category()) {
@@ -157,6 +183,7 @@ void Server::Impl::Session::on_header(error_code error) {
   }
   if (error) return close();
   const auto& request = parser_->get();
+  head_only_ = request.method() == http::verb::head;
   const auto field = [&](auto name) { return text_of(request[name]); };
   const Visitor visitor{.method = text_of(request.method_string()),
                         .target = text_of(request.target()),
@@ -179,8 +206,9 @@ void Server::Impl::Session::on_body(error_code error) {
   if (error) return close();
   http::request<http::string_body> read = parser_->release();
   keep_ = read.keep_alive() && !server_.ending;
-  view::Request request{
-      .method = std::string(text_of(read.method_string())), .target = std::string(text_of(read.target())), .body = std::move(read.body())};
+  view::Request request{.method = head_only_ ? "GET" : std::string(text_of(read.method_string())),
+                        .target = std::string(text_of(read.target())),
+                        .body = std::move(read.body())};
   if (is_cheap(request.target)) return respond(server_.answer(request, gone_));
   compute(std::move(request));
 }
@@ -196,30 +224,29 @@ void Server::Impl::Session::compute(view::Request request) {
       self->respond(std::move(answer));
     });
   };
-  const std::size_t cost = cost_of(request);
+  const std::size_t cost = server_.options.cost ? server_.options.cost(request) : request.body.size();
   server_.computations->add({.cost = cost,
                              .run =
                                  [self = shared_from_this(), hand_back, request = std::move(request)] {
                                    hand_back(self->gone_ ? view::Response{.status = 503} : self->server_.answer(request, self->gone_));
                                  },
-                             .refuse =
-                                 [hand_back] {
-                                   view::Response busy =
-                                       view::error_response(429, "more is asked than can be computed now", "ask again in a second");
-                                   busy.headers.emplace_back("Retry-After", "1");
-                                   hand_back(std::move(busy));
-                                 }});
+                             .refuse = [hand_back] { hand_back(busy("more is asked than can be computed now")); }});
 }
 
-/// Whether the client leaves while its answer is computed: then the socket can be read, and there is nothing.
+/// Whether the client leaves while its answer is computed: then the socket can be read, and there is nothing. What it sends meanwhile is
+/// its next request's beginning; who sends more than a header of that is not waited for.
 void Server::Impl::Session::watch() {
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
     if (error || !self->computing_) return;
-    char byte = 0;
     error_code failed;
     self->stream_.socket().non_blocking(true, failed);
-    self->stream_.socket().receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failed);
-    if (failed && failed != asio::error::would_block) self->gone_ = true;
+    const std::size_t bytes = self->stream_.socket().receive(self->buffer_.prepare(self->server_.options.header_bytes), 0, failed);
+    self->buffer_.commit(bytes);
+    if ((failed && failed != asio::error::would_block) || self->buffer_.size() > self->server_.options.header_bytes) {
+      self->gone_ = true;
+      return;
+    }
+    self->watch();
   });
 }
 
@@ -230,6 +257,9 @@ void Server::Impl::Session::refuse_unread(view::Response answer) {
 
 void Server::Impl::Session::respond(view::Response answer) {
   if (!stream_.socket().is_open()) return;
+  if (answer.body.size() > kSmallAnswer && answer.body.size() + server_.being_read > server_.options.answer_bytes) {
+    answer = busy("more answers are being read than there is memory for");
+  }
   writing_ = true;
   const bool is_page = answer.type.starts_with("text/html");
   const std::string nonce = is_page ? random_token() : std::string();
@@ -248,16 +278,30 @@ void Server::Impl::Session::respond(view::Response answer) {
   response_.body() = is_page ? with_nonce(answer.body, nonce) : std::move(answer.body);
   response_.keep_alive(keep_);
   response_.prepare_payload();
-  stream_.expires_after(milliseconds(server_.options.write_seconds));
-  http::async_write(stream_, response_,
-                    [self = shared_from_this(), keep = keep_](error_code error, std::size_t) { self->on_written(error, keep); });
+  if (head_only_) response_.body() = {};  // its length stays in the header
+  being_read_ = response_.body().size();
+  server_.being_read += being_read_;
+  serializer_.emplace(response_);
+  write();
 }
 
-void Server::Impl::Session::on_written(error_code error, bool keep) {
+/// A part at a time: the clock starts anew with each, so that a slow client may take what time it needs but none may stand still.
+void Server::Impl::Session::write() {
+  stream_.expires_after(milliseconds(server_.options.write_seconds));
+  http::async_write_some(stream_, *serializer_, [self = shared_from_this()](error_code error, std::size_t) {
+    if (error || self->serializer_->is_done()) return self->on_written(error);
+    self->write();
+  });
+}
+
+void Server::Impl::Session::on_written(error_code error) {
   writing_ = false;
+  serializer_.reset();
   response_ = {};
+  server_.being_read -= std::exchange(being_read_, 0);
   if (error || gone_) return close();
-  if (keep && !server_.ending) return read();
+  server_.room_made();
+  if (keep_ && !server_.ending) return read();
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   drained_ = 0;
@@ -299,34 +343,48 @@ Server::Impl::Impl(Answer given, ServerOptions chosen) : answer(std::move(given)
   check("listen on");
   options.port = acceptor.local_endpoint().port();
   guard.emplace(host, options.port, is_loopback(host) ? std::string() : random_token());
-  computations.emplace(options.computations, options.waiting);
+  computations.emplace(options.computations, options.waiting, options.dear);
 }
 
 void Server::Impl::accept() {
-  acceptor.async_accept([this](error_code error, tcp::socket socket) {
+  acceptor.async_wait(tcp::socket::wait_read, [this](error_code) {
     if (ending) return;
-    if (error) {
-      timer.expires_after(kNextTry);
-      timer.async_wait([this](error_code) {
-        if (!ending) accept();
-      });
-      return;
-    }
-    take(std::move(socket));
-    for (int more = 1; more < kAtOnce; ++more) {  // those that wait already
-      tcp::socket next(io);
-      if (acceptor.accept(next, error)) break;
-      take(std::move(next));
+    for (int taken = 0; taken < kAtOnce; ++taken) {
+      if (!take()) return;
     }
     accept();
   });
 }
 
-void Server::Impl::take(tcp::socket socket) {
+/// One connection of those that wait. False where it is not to be gone on with now; what goes on then is seen to.
+bool Server::Impl::take() {
   make_room();
+  full = static_cast<int>(sessions.size()) >= options.connections;
+  if (full) return false;  // room_made() goes on
+  tcp::socket socket(io);
+  error_code error;
+  if (acceptor.accept(socket, error); error == asio::error::would_block) {
+    accept();
+    return false;
+  }
+  if (error) {
+    timer.expires_after(kNextTry);
+    timer.async_wait([this](error_code) {
+      if (!ending) accept();
+    });
+    return false;
+  }
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  if (static_cast<int>(sessions.size()) < options.connections) std::make_shared<Session>(*this, std::move(socket))->start();
+  std::make_shared<Session>(*this, std::move(socket))->start();
+  return true;
+}
+
+/// A connection has ended, or is idle and can make room: whoever waits may come.
+void Server::Impl::room_made() {
+  if (!full || ending) return;
+  full = false;
+  accept();
 }
 
 /// Closes the connections that have waited longest for a request, where there are too many.
@@ -354,6 +412,7 @@ void Server::Impl::begin_end() {
 Server::Server(Answer answer, ServerOptions options) : impl_(std::make_unique<Impl>(std::move(answer), std::move(options))) {}
 
 Server::~Server() {
+  impl_->full = false;
   for (const std::weak_ptr<Impl::Session>& place : impl_->sessions) {
     if (const auto session = place.lock()) session->forget();
   }
@@ -364,7 +423,10 @@ Server::~Server() {
 int Server::port() const { return impl_->options.port; }
 
 std::string Server::address() const {
-  const std::string& host = impl_->options.host;
+  std::string host = impl_->options.host;
+  error_code error;
+  const asio::ip::address address = asio::ip::make_address(host, error);
+  if (!error && address.is_unspecified()) host = outward_address(address);
   const std::string shown = host.find(':') != std::string::npos ? '[' + host + ']' : host;
   const std::string& token = impl_->guard->token();
   return join("http://", shown, ':', impl_->options.port, "/", token.empty() ? "" : "?token=", token);

@@ -2,9 +2,12 @@
 #include "mha/view/microscope.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "core/check.h"
 #include "mha/analysis/measures.h"
@@ -24,9 +27,12 @@ namespace {
 
 using core::join;
 
+constexpr std::chrono::milliseconds kUsualWait{10};
 constexpr Index kMostLinks = 2000;
 constexpr Index kMostMapSide = 512;
-constexpr double kMostNormPairs = 2e9;  // pairs of pieces that a column of norms may cost, all heads together
+constexpr std::size_t kPieceBytes = 4;                    // of a text, about
+constexpr std::size_t kUsualCost = std::size_t{1} << 16;  // all plain sentences
+constexpr double kMostNormPairs = 2e9;                    // pairs of pieces that a column of norms may cost, all heads together
 
 /// The sentence the page opens on, and what its readings look like in a head.
 Json examples() {
@@ -54,6 +60,8 @@ struct Microscope::Impl {
   Response self_contained(const Target& target, const std::string& run, Stop& stop);
   Response info() const;
   Response post(const Request& request, Stop& stop);
+  std::shared_ptr<const Run> known_run(const std::string& id);
+  std::size_t cost(const Request& request, const Target& target);
   std::shared_ptr<const Run> run_of(const RunWish& wish, Stop& stop);
   Response usual(Stop& stop);
   Response weights(const Target& target, Lens lens) const;
@@ -69,6 +77,7 @@ struct Microscope::Impl {
   std::vector<std::shared_ptr<const Run>> entries;  // of the file
   RunStore runs;
   std::mutex usual_mutex;
+  std::atomic<bool> usual_known{false};
   std::optional<UsualWeights> usual_weights;
 };
 
@@ -96,10 +105,25 @@ Response Microscope::Impl::route(const Request& request, const Target& target, S
   not_found(join("there is nothing at ", model::printable(request.target)));
 }
 
+std::shared_ptr<const Run> Microscope::Impl::known_run(const std::string& id) {
+  const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e->id == id; });
+  return entry != entries.end() ? *entry : runs.find(id);
+}
+
+std::size_t Microscope::Impl::cost(const Request& request, const Target& target) {
+  const std::vector<std::string>& path = target.path();
+  if (path.size() == 2 && path[0] == "api" && path[1] == "usual") return usual_known ? 0 : kUsualCost;
+  if (path.size() != 4 || path[0] != "api" || path[1] != "runs") return request.body.size();
+  const std::shared_ptr<const Run> run = known_run(path[2]);
+  if (run == nullptr) return 0;
+  const std::size_t bytes = kPieceBytes * (run->queries.pieces.size() + (run->keys ? run->keys->pieces.size() : 0));
+  const bool head_by_head = path[3] == "effects" || path[3] == "page.html";
+  return head_by_head ? bytes * static_cast<std::size_t>(run->heads()) : bytes;
+}
+
 Response Microscope::Impl::route_run(const Request& request, const Target& target, Stop& stop) {
   const std::vector<std::string>& path = target.path();
-  const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e->id == path[2]; });
-  const std::shared_ptr<const Run> run = entry != entries.end() ? *entry : runs.find(path[2]);
+  const std::shared_ptr<const Run> run = known_run(path[2]);
   if (run == nullptr) {
     throw RequestError(404, join("run ", model::printable(path[2]), " is not kept (any more)"), "post its text to /api/runs again");
   }
@@ -177,16 +201,23 @@ Response Microscope::Impl::post(const Request& request, Stop& stop) {
 
 Response Microscope::Impl::usual(Stop& stop) {
   if (model.transformer == nullptr) not_found("no model is open: nothing is known of what its heads usually do");
-  const std::lock_guard lock(usual_mutex);
+  std::unique_lock lock(usual_mutex, std::try_to_lock);
+  while (!lock.owns_lock()) {  // who waits for another's computation can leave, too
+    stop.check();
+    std::this_thread::sleep_for(kUsualWait);
+    lock.try_lock();
+  }
   if (!usual_weights) {
+    UsualWeights computed;
     if (model.usual) {
-      usual_weights = model.usual();
+      computed = model.usual(stop.executor());
     } else {
       Workspace workspace(stop.executor());
-      UsualWeights computed = mha::usual_weights(*model.transformer, *model.tokenizer, plain_sentences(), workspace);
-      stop.check();
-      usual_weights = std::move(computed);
+      computed = mha::usual_weights(*model.transformer, *model.tokenizer, plain_sentences(), workspace);
     }
+    stop.check();
+    usual_weights = std::move(computed);
+    usual_known = true;
   }
   const UsualWeights& kept = *usual_weights;
   std::vector<float> numbers;
@@ -262,6 +293,14 @@ Microscope& Microscope::operator=(Microscope&&) noexcept = default;
 Microscope::~Microscope() = default;
 
 const MicroscopeOptions& Microscope::options() const { return impl_->options; }
+
+std::size_t Microscope::cost(const Request& request) const noexcept {
+  try {
+    return impl_->cost(request, Target(request.target));
+  } catch (const std::exception&) {  // refused soon
+    return 0;
+  }
+}
 
 Response Microscope::answer(const Request& request, const std::atomic<bool>* gone) const noexcept {
   try {

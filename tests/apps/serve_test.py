@@ -20,7 +20,7 @@ from mha_command import MHA, Command, unittest
 from safetensors.numpy import save_file
 
 HOSTILE = 200
-LONGEST_WAIT = 1.0  # seconds: what issue and README promise an honest client
+LONGEST_WAIT = 1.0  # seconds that a request of an honest client may take among them, being asked again (429) included
 TEXT = "The man saw the astronomer with a telescope."
 HTML = "<script>alert(1)</script> &lt;man&gt; \"the' </style>"
 
@@ -28,9 +28,12 @@ HTML = "<script>alert(1)</script> &lt;man&gt; \"the' </style>"
 class Server:
     """A running `mha serve` on a free port; ended by SIGTERM."""
 
-    def __init__(self, test, *arguments):
+    def __init__(self, test, *arguments, path=None):
+        environment = test.environment()
+        if path:
+            environment["PATH"] = path + os.pathsep + os.environ["PATH"]
         self.process = subprocess.Popen([MHA, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env=test.environment())
+                                        env=environment)
         self.address = self.process.stdout.readline().decode().strip()
         assert self.address.startswith("http://"), (self.address, self.process.poll())
         self.port = int(self.address.split(":")[2].split("/")[0])
@@ -113,14 +116,69 @@ class ServeTest(Command):
         self.assertEqual(server.ask("DELETE", "/api/info")[0], 405)
         status, _, body = server.ask("POST", "/api/runs", json.dumps({"text": "a" * (1 << 20)}))
         self.assertEqual((status, "1048576" in json.loads(body)["error"]), (413, True))
-        self.assertEqual(server.ask("GET", "/api/info", X_Long="a" * 20000)[0], 400)
+        self.assertEqual(server.ask("GET", "/api/info", X_Long="a" * 20000)[0], 431)
+        self.assertEqual(server.ask("GET", "/%61pi/info", Sec_Fetch_Site="cross-site")[0], 400)
+        self.assertEqual(server.ask("POST", "/api/runs", json.dumps({"text": TEXT}), Content_Type="application/json ; charset=utf-8")[0], 200)
         for nonsense in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET\r\n\r\n", b"\r\n" * 9 + b"nonsense\r\n\r\n"):
             with server.raw(nonsense) as connection:
                 self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 400"), nonsense)
         self.assertEqual(server.json("GET", "/api/info")["model"]["name"], "tiny")
 
+    def test_head_is_get_without_the_body(self):
+        server = self.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        for target in ("/", "/api/info", "/api/usual", "/nothing"):
+            status, headers, body = server.ask("GET", target)
+            with server.raw(f"HEAD {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n".encode()) as raw:
+                answer = b"".join(iter(lambda: raw.recv(4096), b""))
+            self.assertTrue(answer.startswith(f"HTTP/1.1 {status} ".encode()), target)
+            self.assertTrue(answer.endswith(b"\r\n\r\n"), target)
+            self.assertIn(f"Content-Length: {len(body)}\r\n".encode(), answer)
+            connection.request("HEAD", target)  # and the connection goes on
+            self.assertEqual(connection.getresponse().read(), b"")
+        connection.close()
+
+    def test_what_is_sent_while_a_request_is_computed_is_the_next_one(self):
+        server = self.start()
+        request = post("the man saw a telescope " * 2000).replace(b"PORT", str(server.port).encode())
+        with server.raw(request + b"G") as raw:
+            time.sleep(0.01)
+            raw.sendall(b"E")
+            time.sleep(0.01)
+            raw.sendall(f"T /api/info HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n".encode())
+            answers = b"".join(iter(lambda: raw.recv(1 << 16), b""))
+        self.assertEqual(answers.count(b"HTTP/1.1 200 OK"), 2, answers[:200])
+        self.assertIn(b'"version"', answers)
+
+    def test_a_browser_that_does_not_open_is_told(self):
+        folder = os.path.join(self.folder, "bin")
+        os.makedirs(folder)
+        seen = os.path.join(self.folder, "seen")
+        for code, says in ((3, b"--open: xdg-open found no browser, open the address yourself\n"), (0, b"")):
+            with open(os.path.join(folder, "xdg-open"), "w", encoding="utf-8") as script:
+                script.write(f'#!/bin/sh\necho "$1" > {seen}.part\nmv {seen}.part {seen}\nexit {code}\n')
+                os.fchmod(script.fileno(), 0o755)
+            server = Server(self, "--model", self.model, "--open", path=folder)
+            until = time.monotonic() + 20
+            while not os.path.exists(seen) and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(0.5)  # the script has ended, and was taken leave of
+            tasks = f"/proc/{server.process.pid}/task"
+            for task in os.listdir(tasks):
+                with open(f"{tasks}/{task}/children", encoding="utf-8") as children:
+                    self.assertEqual(children.read(), "")
+            self.assertEqual(server.end(), (0, says, b""))
+            with open(seen, encoding="utf-8") as opened:
+                self.assertEqual(opened.read().strip(), server.address)
+            os.remove(seen)
+
     def test_a_token_is_demanded_of_other_machines(self):
         server = Server(self, "--model", self.model, "--host", "0.0.0.0")
+        host = server.address.split("/")[2].split(":")[0]
+        self.assertNotEqual(host, "0.0.0.0")
+        with socket.create_connection((host, server.port), timeout=30) as connection:
+            connection.sendall(f"GET /{server.address.split('/')[3]} HTTP/1.1\r\nHost: {host}:{server.port}\r\n\r\n".encode())
+            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 303"))
         self.assertEqual(server.ask("GET", "/api/info")[0], 401)
         target = server.address[server.address.index("/?"):]
         status, headers, _ = server.ask("GET", target)
@@ -155,32 +213,33 @@ class ServeTest(Command):
         try:
             until = time.monotonic() + 4
             while time.monotonic() < until:
-                began = time.monotonic()
-                run = self._answered(server, "POST", "/api/runs", {"text": TEXT + str(len(waits))})
-                self._answered(server, "GET", f"/api/runs/{run['run']}/measures")
-                self._answered(server, "GET", "/api/info")
-                waits.append((time.monotonic() - began) / 3)
+                run = self._answered(server, waits, "POST", "/api/runs", {"text": TEXT + str(len(waits))})
+                self._answered(server, waits, "GET", f"/api/runs/{run['run']}/measures")
+                self._answered(server, waits, "GET", "/api/info")
         finally:
             ended.set()
             crowd.join(timeout=30)
-        print(f"\ncounts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest turns of 3 requests: median "
-              f"{1000 * statistics.median(waits):.0f} ms, longest {1000 * max(waits):.0f} ms a request")
+        print(f"\ncounts: {HOSTILE} hostile and slow clients, {turns.value} turns of theirs, {len(waits)} honest requests: median "
+              f"{1000 * statistics.median(waits):.0f} ms, longest {1000 * max(waits):.0f} ms")
         self.assertLess(max(waits), LONGEST_WAIT)
         self.assertGreater(turns.value, HOSTILE)  # they did reach it
         self.assertEqual(server.end()[0], 0)
 
-    def _answered(self, server, method, target, body=None):
-        """As the page asks: again where the server is busy."""
+    def _answered(self, server, waits, method, target, body=None):
+        """As the page asks: again where the server is busy. Its time goes to `waits`."""
+        began = time.monotonic()
         while True:
             status, _, answer = server.ask(method, target, None if body is None else json.dumps(body))
             if status != 429:
                 self.assertEqual(status, 200, answer)
+                waits.append(time.monotonic() - began)
                 return json.loads(answer)
             time.sleep(0.05)
 
     def _crowd(self, server, ended, turns):
         over = threading.Event()
-        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge)
+        works = (self._silent, self._slow_header, self._slow_body, self._floods, self._leaves, self._slow_reader, self._garbage, self._huge,
+                 self._asks)
         threads = [threading.Thread(target=self._hostile, args=(works[i % len(works)], server, over, turns)) for i in range(HOSTILE)]
         for thread in threads:
             thread.start()
@@ -196,7 +255,7 @@ class ServeTest(Command):
                 work(server, ended)
                 with turns.get_lock():
                     turns.value += 1
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 ended.wait(0.05)
 
     @staticmethod
@@ -234,6 +293,12 @@ class ServeTest(Command):
         with server.raw(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode() * 20) as connection:
             while not ended.wait(0.2):
                 connection.recv(1)
+
+    @staticmethod
+    def _asks(server, ended):
+        status, _, run = server.ask("POST", "/api/runs", json.dumps({"text": "the man saw a telescope " * 20}))
+        for what in ("effects", "measures", "effects?by=mean") if status == 200 else ():
+            server.ask("GET", f"/api/runs/{json.loads(run)['run']}/{what}")
 
     @staticmethod
     def _garbage(server, ended):

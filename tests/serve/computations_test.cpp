@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 
 namespace mha::serve {
@@ -39,6 +40,35 @@ TEST(Computations, TheCheapestGoesFirstAndTheDearestGivesWay) {
     done.get_future().wait();
   }
   EXPECT_EQ(order, (std::vector<std::string>{"refuse 9", "refuse 7", "run 3", "run 5"}));
+}
+
+TEST(Computations, DearOnesLeaveAThreadToShortOnes) {
+  constexpr std::size_t kDear = 100;
+  std::promise<void> begun, go, all;
+  std::atomic<int> dear_begun{0};
+  Computations computations(2, 10, kDear);
+  const auto never = [] { ADD_FAILURE() << "there is room for all"; };
+  const auto gate = go.get_future().share();
+  for (int i = 0; i < 3; ++i) {
+    computations.add({.cost = kDear,
+                      .run =
+                          [&, gate] {
+                            const int number = ++dear_begun;
+                            if (number == 1) begun.set_value();
+                            gate.wait();
+                            if (number == 3) all.set_value();
+                          },
+                      .refuse = never});
+  }
+  begun.get_future().wait();
+  for (int i = 0; i < 3; ++i) {  // a thread is there for them, time after time, though dear ones have waited longer
+    std::promise<void> short_done;
+    computations.add({.cost = kDear - 1, .run = [&] { short_done.set_value(); }, .refuse = never});
+    ASSERT_EQ(short_done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  }
+  EXPECT_EQ(dear_begun, 1);
+  go.set_value();
+  EXPECT_EQ(all.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready) << "dear ones go on";
 }
 
 TEST(Computations, EverythingIsRunOrRefusedOnce) {

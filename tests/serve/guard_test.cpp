@@ -57,6 +57,14 @@ TEST(Guard, OtherSitesMayNotAsk) {
     EXPECT_EQ(status(guard, api(host, origin, "")), 403) << origin;
   }
   for (const char* site : {"cross-site", "same-site", "anything"}) EXPECT_EQ(status(guard, api(host, "", site)), 403) << site;
+  Visitor disguised = api(host, "", "cross-site");
+  for (const char* target : {"/%61pi/info", "/api%2Finfo", "/ap%69/runs/1/effects?by=zero", "/%"}) {
+    disguised.target = target;
+    EXPECT_EQ(status(guard, disguised), 400) << target;
+  }
+  disguised = api(host, "", "same-origin");
+  disguised.target = "/api/runs/1/page.html?state=%7B%7D";
+  EXPECT_EQ(status(guard, disguised), 0) << "what follows the ? may be encoded";
   Visitor link = page(host);
   link.fetch_site = "cross-site";
   EXPECT_EQ(status(guard, link), 0);  // a link to the page is no question to it
@@ -72,7 +80,8 @@ TEST(Guard, PostsAreJson) {
     visitor.content_type = type;
     EXPECT_EQ(status(guard, visitor), 415) << type;
   }
-  for (const char* type : {"application/json", "Application/JSON; charset=utf-8"}) {
+  for (const char* type :
+       {"application/json", "Application/JSON; charset=utf-8", "application/json ; charset=utf-8", "\tapplication/json "}) {
     visitor.content_type = type;
     EXPECT_EQ(status(guard, visitor), 0) << type;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -281,13 +282,47 @@ TEST_F(MicroscopeTest, RolloutSharesSumToOne) {
 TEST_F(MicroscopeTest, UsualIsWhatHeadsUsuallyDo) {
   UsualWeights kept(2, 4);
   kept.add(table(sentence_.words), sentence_.words);
-  const Microscope microscope({.transformer = &model_, .tokenizer = &tokenizer_, .name = "tiny", .usual = [&] { return kept; }});
+  const Microscope microscope(
+      {.transformer = &model_, .tokenizer = &tokenizer_, .name = "tiny", .usual = [&](const Executor&) { return kept; }});
   const Response response = microscope.answer({.target = "/api/usual"});
   ASSERT_EQ(response.body.size(), 2U * 4 * 65 * 4);
   float before = 0;
   std::memcpy(&before, response.body.data() + (65 * 5 + 31) * 4, 4);
   EXPECT_FLOAT_EQ(before, static_cast<float>(*kept.at({1, 1}, -1)));
   EXPECT_EQ(response.headers[0].second, "2,4,65");
+}
+
+TEST_F(MicroscopeTest, UsualEndsWhereNobodyWaitsAndIsNotKeptThen) {
+  std::atomic<bool> gone{false};
+  int asked = 0;
+  const auto usual = [&](const Executor& executor) {
+    gone = ++asked == 1;
+    EXPECT_EQ(executor.stop(executor.context), asked == 1);
+    UsualWeights whole(2, 4);
+    if (asked == 2) whole.add(table(sentence_.words), sentence_.words);
+    return whole;
+  };
+  const Microscope microscope({.transformer = &model_, .tokenizer = &tokenizer_, .name = "tiny", .usual = usual});
+  EXPECT_EQ(microscope.answer({.target = "/api/usual"}, &gone).status, 503);
+  EXPECT_GT(microscope.cost({.target = "/api/usual"}), 0U);
+  gone = false;
+  EXPECT_EQ(microscope.answer({.target = "/api/usual"}, &gone).status, 200);
+  EXPECT_EQ(microscope.cost({.target = "/api/usual"}), 0U) << "it is there now";
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(MicroscopeTest, CostGrowsWithTheRunAndWithWhatIsDoneToIt) {
+  const auto cost = [&](const std::string& target) { return microscope_.cost({.target = target}); };
+  const std::string shorter = run_of("The man"), longer = run_of(kText);
+  EXPECT_EQ(cost(longer), 0U);
+  for (const char* what :
+       {"/measures", "/links?layer=0&head=0", "/map?layer=0&head=0", "/row?index=1", "/rollout?index=1", "/weights?layer=0"}) {
+    EXPECT_GT(cost(shorter + what), 0U) << what;
+    EXPECT_GT(cost(longer + what), cost(shorter + what)) << what;
+    EXPECT_GT(cost(longer + "/effects"), cost(longer + what)) << what;
+  }
+  EXPECT_EQ(microscope_.cost({.method = "POST", .target = "/api/runs", .body = "1234"}), 4U);
+  EXPECT_EQ(cost("nonsense"), 0U);
 }
 
 TEST_F(MicroscopeTest, ALongTextIsCutAndSaysSo) {

@@ -21,11 +21,15 @@ struct ServerOptions {
   int port = 8642;                 // 0: any free one
   int computations = 2;            // at once; each shares its own work out among threads
   int waiting = 64;                // requests that may wait for them; the cheapest go first, what does not fit is answered 429
-  int connections = 256;           // at once; the one idle longest makes room for a new one
+  // What a request costs, in bytes of a text about; absent: the size of its body. Those of `dear` or more leave a computation to others.
+  std::function<std::size_t(const view::Request& request)> cost = {};
+  std::size_t dear = std::size_t{8} << 10;
+  int connections = 256;  // at once; the one idle longest makes room for a new one, who comes while all are busy waits
+  std::size_t answer_bytes = std::size_t{512} << 20;  // of all answers that are being read; large ones beyond are answered 429
   std::size_t header_bytes = std::size_t{16} << 10;
   std::size_t body_bytes = std::size_t{1} << 20;
   double read_seconds = 15;   // a request's header may take, the wait for it included; its body the same again
-  double write_seconds = 30;  // an answer may take
+  double write_seconds = 30;  // an answer may stand still
 };
 
 class Server {
@@ -40,7 +44,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   int port() const;
-  /// "http://127.0.0.1:8642/", with the token where one is demanded.
+  /// "http://127.0.0.1:8642/", with the token where one is demanded; of a server on all addresses, one that other machines reach.
   std::string address() const;
   /// Answers until `stop` is called or, with `until_signal`, SIGINT or SIGTERM arrives; then ends what is under way. Once only.
   void run(bool until_signal = false);

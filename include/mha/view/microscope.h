@@ -43,7 +43,9 @@ struct MicroscopeModel {
   const Transformer* transformer = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::string name = {};
-  std::function<UsualWeights()> usual = {};  // from a cache, say; absent: computed from the plain sentences when first asked for
+  // From a cache, say; absent: computed from the plain sentences when first asked for. What it returns once executor.stop says so is
+  // dropped.
+  std::function<UsualWeights(const Executor& executor)> usual = {};
 };
 
 struct MicroscopeOptions {
@@ -67,6 +69,8 @@ class Microscope {
   /// Answers any request, errors included; from several threads at once. `gone`, where given, is asked between tasks: once it is true the
   /// computation ends soon and the response (503) is of use to nobody. Throws nothing.
   Response answer(const Request& request, const std::atomic<bool>* gone = nullptr) const noexcept;
+  /// Roughly what the request costs to answer, in bytes of a text whose run costs as much: for whoever orders requests.
+  std::size_t cost(const Request& request) const noexcept;
 
  private:
   struct Impl;

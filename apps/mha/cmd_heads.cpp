@@ -175,6 +175,9 @@ std::string run(const Options& options) {
   if (options.conllu.has_value() != options.dev.has_value()) {
     throw Error("--conllu and --dev go together: heads are chosen on one and reported on the other");
   }
+  if (options.conllu && same_file(*options.conllu, *options.dev)) {
+    throw Error(fmt::format("--conllu and --dev are one file, {}: heads are chosen on one and reported on another", *options.dev));
+  }
   const OpenModel model = open_model(options.model);
   HeadsReport report = measure_heads(model, options);
   if (!options.sort.empty()) sort_heads(report, options.sort);

@@ -175,6 +175,15 @@ Json attachment_json(const AttachmentScore& score, bool honest) {
 
 }  // namespace
 
+std::string odd_counts(const ScoredFile& file) {
+  std::string out;
+  for (const CountName& count : kCounts) {
+    if (count.words == nullptr || count.value(file) == 0) continue;
+    out += fmt::format("{}{} {}", out.empty() ? "" : "; ", count.value(file), count.words);
+  }
+  return out;
+}
+
 std::string score_table(const ScoreReport& report, const Terminal& terminal) {
   const Index choices = report.layers * report.heads;
   std::string out = fmt::format("{}: {} layers x {} heads, counted from 0\n", printable(report.model), report.layers, report.heads);

@@ -27,6 +27,9 @@ struct ScoreReport {
   std::optional<AttachmentScore> attachment;
 };
 
+/// What was left out of the file, or is odd in it, by kind: "2 sentences left out: cycle of heads; ..."; empty where nothing is.
+std::string odd_counts(const ScoredFile& file);
+
 std::string score_table(const ScoreReport& report, const Terminal& terminal);
 std::string score_json(const ScoreReport& report);
 

@@ -54,8 +54,10 @@ std::string run(const Options& options) {
   const TransformerConfig& config = model.transformer.config();
   Workspace workspace(options.threads ? executor_of(*options.threads) : default_executor());
   ScoreReport report{.model = model.name,
+                     .size = size_text(config),
                      .layers = config.layers,
                      .heads = config.heads,
+                     .removed = removed_heads(config),
                      .file = {},
                      .dev = {},
                      .least = options.least,

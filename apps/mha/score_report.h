@@ -19,7 +19,9 @@ struct ScoredFile {
 
 struct ScoreReport {
   std::string model;
+  std::string size;  // as size_text
   Index layers = 0, heads = 0;
+  Index removed = 0;  // of all heads
   ScoredFile file;
   std::optional<ScoredFile> dev;  // none: chosen on `file` itself
   Index least = 0;                // arcs of a relation that is shown in the table

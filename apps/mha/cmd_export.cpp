@@ -341,7 +341,10 @@ void add_export(CLI::App& app, Output& output) {
   command->footer(kFooter);
   add_text(*command, options->text);
   add_model_option(*command, options->model);
-  command->add_option("--heads", options->heads, "Which heads, in this order (default: all)")->type_name("LAYER.HEAD,...")->delimiter(',');
+  command->add_option("--heads", options->heads, "Which heads, in this order (default: all)")
+      ->type_name("LAYER.HEAD,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);  // the text may follow
   add_number(*command, "--layer", options->layer, "With --head: one head");
   add_number(*command, "--head", options->head, "Counted from 0, as layers are");
   command->add_option("--form", options->form, fmt::format("{}", fmt::join(kForms, ", ")))->type_name("FORM");

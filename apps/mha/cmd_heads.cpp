@@ -32,13 +32,14 @@ struct Options {
   bool csv = false;
 };
 
-constexpr const char* kFooter = R"(Without TEXT and --file: the 500 plain sentences that come with mha. Each line of
+constexpr const char* kFooter = R"(Without TEXT and --file: the 501 plain sentences that come with mha. Each line of
 a file is a text of its own; one that is longer than the model reads is cut, and
 the output says so. Numbers are means over all words (--pieces:
 pieces of the tokenizer) as those that attend, [CLS] and [SEP] left out; all
 count as attended to.
 
-  stab  share of the texts in each of which the role holds, by its own rows
+  stab  with several texts: share of those in each of which the role holds, by
+        its own rows; texts of fewer than 5 words are not counted
   entr  entropy of the weights in nats: 0 is one word only
   conf  largest weight, the last special token not counted
   dist  mean distance, in words, to what is attended to
@@ -51,7 +52,7 @@ count as attended to.
   loo   with --effect: 1 - cosine of sentence vectors with and without the head
 
 A role is given where one is clear, by rules with a border each; the first that
-holds, and most heads have none:
+holds, and most heads have none. All but relations need 5 words at least:
   previous, next, at N  the largest weight of 90 % of the words is on the word
                         just before, just after, or N away (0: itself)
   det->head, head->det  with --conllu and --dev: the head finds half of a
@@ -174,6 +175,9 @@ std::string run(const Options& options) {
   if (options.sort == "effect" && options.effect.empty()) throw Error("--sort effect: --effect must say how heads are left out");
   if (options.conllu.has_value() != options.dev.has_value()) {
     throw Error("--conllu and --dev go together: heads are chosen on one and reported on the other");
+  }
+  if (options.conllu && same_file(*options.conllu, *options.dev)) {
+    throw Error(fmt::format("--conllu and --dev are one file, {}: heads are chosen on one and reported on another", *options.dev));
   }
   const OpenModel model = open_model(options.model);
   HeadsReport report = measure_heads(model, options);

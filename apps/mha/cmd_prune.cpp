@@ -51,8 +51,8 @@ text orders, the others measure:
   random      the same for heads in an order of chance (--seeds of them): mean,
               least and most, at twelve points along the way
 
-Without TEXT and --file: 200 of the 500 plain sentences that come with mha, spread
-evenly (--most 500: all). Each line of a file is a text of its own.
+Without TEXT and --file: 200 of the 501 plain sentences that come with mha, spread
+evenly (--most 501: all). Each line of a file is a text of its own.
 
 --keep N --out DIR writes a checkpoint with the other heads' rows and columns cut
 out of W_q, W_k, W_v and W_O (config.json: pruned_heads), a folder that every
@@ -62,7 +62,7 @@ existing folder is never overwritten.
 Examples:
   mha prune
   mha prune --file texts.txt --csv > curve.csv
-  mha prune --most 500 --svg curve.svg
+  mha prune --most 501 --svg curve.svg
   mha prune --keep 48 --out smaller
   mha view --model smaller)";
 

@@ -35,8 +35,8 @@ or on astronomer? The head answers by which of the two gets more weight, from
 the preposition or from its object.
 
 Heads, directions and offsets are chosen on --dev and reported on --conllu.
-Without --dev they are chosen on the very sentences that are reported, which
-flatters them; the output says so and gives no intervals.
+Without --dev, or with the same file, they are chosen on the very sentences that
+are reported, which flatters them; the output says so and gives no intervals.
 
 Sentences that cannot be used (cycles, several roots, longer than the model
 reads) and words that cannot (no head, pieces shared with another word) are
@@ -48,13 +48,16 @@ Examples:
   mha score --conllu sentences.conllu --least 1)";
 
 std::string run(const Options& options) {
-  const Index sentences = count_sentences(options.file) + (options.dev ? count_sentences(*options.dev) : 0);
+  const bool chosen_elsewhere = options.dev && !same_file(options.file, *options.dev);
+  const Index sentences = count_sentences(options.file) + (chosen_elsewhere ? count_sentences(*options.dev) : 0);
   const OpenModel model = open_model(options.model);
   const TransformerConfig& config = model.transformer.config();
   Workspace workspace(options.threads ? executor_of(*options.threads) : default_executor());
   ScoreReport report{.model = model.name,
+                     .size = size_text(config),
                      .layers = config.layers,
                      .heads = config.heads,
+                     .removed = removed_heads(config),
                      .file = {},
                      .dev = {},
                      .least = options.least,
@@ -64,7 +67,7 @@ std::string run(const Options& options) {
   std::optional<Answered> file;
   {
     Progress progress(static_cast<std::size_t>(sentences));
-    if (options.dev) dev = answer_file(model, *options.dev, workspace, progress);
+    if (chosen_elsewhere) dev = answer_file(model, *options.dev, workspace, progress);
     file = answer_file(model, options.file, workspace, progress);
   }
   report.file = file->file;

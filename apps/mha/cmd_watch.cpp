@@ -52,7 +52,7 @@ struct Options {
   bool prometheus = false;
 };
 
-constexpr const char* kFooter = R"(Without TEXT and --file: the 500 plain sentences that come with mha. Each line of
+constexpr const char* kFooter = R"(Without TEXT and --file: the 501 plain sentences that come with mha. Each line of
 a file is a text of its own; one that is longer than the model reads is cut, and
 the output says so. Every token's row counts, [CLS] and [SEP] included.
 
@@ -94,8 +94,10 @@ WatchReport watch_texts(const OpenModel& model, const std::vector<std::string>& 
   const TransformerConfig& config = model.transformer.config();
   WatchReport report;
   report.model = model.name;
+  report.size = size_text(config);
   report.layers = config.layers;
   report.heads = config.heads;
+  report.removed = removed_heads(config);
   report.longest = config.max_positions;
   HealthWatch watch(config.layers, config.heads);
   Workspace workspace(options.threads ? executor_of(*options.threads) : default_executor());

@@ -88,6 +88,10 @@ std::string head_lines(const HeadsReport& report, const Terminal& terminal) {
   }
   if (report.skipped > 0) lines.push_back(fmt::format("{} without a word left out", plural(report.skipped, "text")));
   if (!report.no_repeats.empty()) lines.push_back(fmt::format("dup and ind are not known: {}", one_line(report.no_repeats)));
+  if (report.rows < report.rules.least_rows) {
+    lines.push_back(fmt::format("fewer than {}: no roles{}", plural(report.rules.least_rows, report.unit),
+                                report.treebank.empty() ? "" : " but relations"));
+  }
   lines.push_back(roles_line(report));
   if (report.judged > 1) {
     lines.push_back(fmt::format("stab: share of the {} texts of at least {} in each of which the role holds by itself.", report.judged,

@@ -44,9 +44,14 @@ void require_head(const OpenModel& model, HeadId id) {
   throw Error(fmt::format("layer {} head {} was removed from {} (pruned_heads of its config.json)", id.layer, id.head, model.name));
 }
 
-std::string size_text(const TransformerConfig& config) {
+Index removed_heads(const TransformerConfig& config) {
   std::size_t removed = 0;
   for (const auto& [layer, heads] : config.pruned_heads) removed += heads.size();
+  return static_cast<Index>(removed);
+}
+
+std::string size_text(const TransformerConfig& config) {
+  const Index removed = removed_heads(config);
   const std::string gone = removed == 0 ? "" : fmt::format("; {} of the {} were removed", removed, config.layers * config.heads);
   return fmt::format("{} layers x {} heads, counted from 0{}", config.layers, config.heads, gone);
 }

@@ -28,6 +28,9 @@ OpenModel open_model(const std::string& folder);
 /// Throws Error where the model has no such head, saying so where it was removed.
 void require_head(const OpenModel& model, HeadId id);
 
+/// How many heads were removed from the model (pruned_heads of its config.json).
+Index removed_heads(const TransformerConfig& config);
+
 /// "6 layers x 12 heads, counted from 0", and how many were removed.
 std::string size_text(const TransformerConfig& config);
 

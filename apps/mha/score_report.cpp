@@ -175,9 +175,18 @@ Json attachment_json(const AttachmentScore& score, bool honest) {
 
 }  // namespace
 
+std::string odd_counts(const ScoredFile& file) {
+  std::string out;
+  for (const CountName& count : kCounts) {
+    if (count.words == nullptr || count.value(file) == 0) continue;
+    out += fmt::format("{}{} {}", out.empty() ? "" : "; ", count.value(file), count.words);
+  }
+  return out;
+}
+
 std::string score_table(const ScoreReport& report, const Terminal& terminal) {
-  const Index choices = report.layers * report.heads;
-  std::string out = fmt::format("{}: {} layers x {} heads, counted from 0\n", printable(report.model), report.layers, report.heads);
+  const Index choices = report.layers * report.heads - report.removed;
+  std::string out = wrap(fmt::format("{}: {}", printable(report.model), report.size), terminal.width, 0) + "\n";
   out += counts_text(report.file, terminal);
   if (report.dev) {
     out += "Chosen on " + counts_text(*report.dev, terminal);
@@ -195,7 +204,7 @@ std::string score_table(const ScoreReport& report, const Terminal& terminal) {
 
 std::string score_json(const ScoreReport& report) {
   const bool honest = report.dev.has_value();
-  Json json = {{"model", report.model}, {"layers", report.layers}, {"heads", report.heads}};
+  Json json = {{"model", report.model}, {"layers", report.layers}, {"heads", report.heads}, {"removed", report.removed}};
   json["chosen_on_the_same_file"] = !honest;
   json["file"] = file_json(report.file);
   json["dev"] = honest ? file_json(*report.dev) : Json(nullptr);

@@ -20,14 +20,26 @@ std::ifstream open_file(const std::string& file) {
   return in;
 }
 
+/// `what` is missing in the file, and what became of its sentences.
+Error nothing_to_score(const ScoredFile& file, const char* what) {
+  const std::string odd = odd_counts(file);
+  return Error(fmt::format("{}: no {} that can be scored (sentences read: {}{}{})", file.file, what, file.read.sentences,
+                           odd.empty() ? "" : "; ", odd));
+}
+
 }  // namespace
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error) && !error;
+}
 
 Index count_sentences(const std::string& file) {
   std::ifstream in = open_file(file);
   ConlluReader reader(in, file);
   Index count = 0;
   for (TreeSentence sentence; reader.next(sentence);) ++count;
-  if (count == 0) throw Error(fmt::format("{}: no sentence that can be scored", file));
+  if (count == 0) throw nothing_to_score({.file = file, .read = reader.counts(), .answered = {}}, "sentence");
   return count;
 }
 
@@ -40,8 +52,9 @@ Answered answer_file(const OpenModel& model, const std::string& file, Workspace&
   answer_treebank(model.transformer, model.tokenizer, reader, answers, workspace, [&](Index done) {
     for (; shown < done; ++shown) progress.begin("sentences");
   });
-  if (answers.arcs().empty()) throw Error(fmt::format("{}: no arc that can be scored", file));
-  return {{.file = file, .read = reader.counts(), .answered = answers.counts()}, std::move(answers)};
+  ScoredFile scored{.file = file, .read = reader.counts(), .answered = answers.counts()};
+  if (answers.arcs().empty()) throw nothing_to_score(scored, "arc");
+  return {std::move(scored), std::move(answers)};
 }
 
 }  // namespace mha::app

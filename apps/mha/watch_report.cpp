@@ -86,8 +86,8 @@ void sort_heads(WatchReport& report, const HeadNumber& number) {
 }
 
 std::string watch_table(const WatchReport& report, const Terminal& terminal) {
-  std::string out = wrap(fmt::format("{}: {} layers x {} heads, counted from 0; {}, {}", printable(report.model), report.layers,
-                                     report.heads, plural(report.texts, "text"), plural(report.tokens, "token")),
+  std::string out = wrap(fmt::format("{}: {}; {}, {}", printable(report.model), report.size, plural(report.texts, "text"),
+                                     plural(report.tokens, "token")),
                          terminal.width, 0) +
                     "\n";
   if (report.cut > 0) {
@@ -118,8 +118,8 @@ std::string watch_table(const WatchReport& report, const Terminal& terminal) {
 }
 
 std::string watch_json(const WatchReport& report) {
-  Json json = {{"model", report.model},   {"layers", report.layers}, {"heads", report.heads},    {"texts", report.texts},
-               {"tokens", report.tokens}, {"cut", report.cut},       {"skipped", report.skipped}};
+  Json json = {{"model", report.model}, {"layers", report.layers}, {"heads", report.heads}, {"removed", report.removed},
+               {"texts", report.texts}, {"tokens", report.tokens}, {"cut", report.cut},     {"skipped", report.skipped}};
   json["rules"] = {{"collapsed", report.rules.collapsed}, {"uniform", report.rules.uniform}, {"one_key", report.rules.one_key}};
   json["watched"] = Json::array();
   for (const WatchedHead& row : report.rows) {

@@ -30,8 +30,10 @@ struct WatchedHead {
 
 struct WatchReport {
   std::string model;
+  std::string size;  // as size_text
   Index layers = 0;
   Index heads = 0;
+  Index removed = 0;  // of all heads
   Index longest = 0;  // tokens that the model reads
   HealthRules rules;
   Index texts = 0;    // read

@@ -69,6 +69,11 @@ class Export(Command):
             self.assertEqual(head["weights"], self.weights(head["layer"], head["head"]))
         self.assertEqual([unit["special"] for unit in data["queries"]], [True] + [False] * 9 + [True])
 
+    def test_the_text_may_follow_the_heads(self):
+        before = self.good("export", TAGS, "--heads", "1.2,0.3", "--form", "json")
+        self.assertEqual(self.good("export", "--form", "json", "--heads", "1.2,0.3", TAGS), before)
+        self.assertEqual(self.good("export", "--form", "json", "--heads", "1.2", "--heads", "0.3", TAGS), before)
+
     def test_csv_is_json_in_long_form(self):
         arguments = ("export", TAGS, "--heads", "1.2,0.3", "--unit", "piece")
         data = json.loads(self.good(*arguments, "--form", "json"))

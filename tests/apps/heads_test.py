@@ -195,10 +195,17 @@ class Heads(HeadsCommand):
         self.assertIn("dup and ind are not known", self.good("heads", TEXT))
         few = self.data("a man")
         self.assertEqual((few["judged"], {head["role"] for head in few["measured"]}, {head["stable"] for head in few["measured"]}), (0, {None}, {None}))
+        self.assertIn("\nfewer than 5 words: no roles\n", self.good("heads", "the man saw a"))
+        self.assertNotIn("fewer than", self.good("heads", "the man saw a man"))
+        self.assertIn("\nfewer than 5 pieces: no roles\n", self.good("heads", "the man saw a", "--pieces"))
 
     def test_without_texts_the_plain_sentences(self):
         sentences = pathlib.Path(__file__).parents[2].joinpath("data/plain_sentences.txt").read_text(encoding="utf-8").split("\n")
-        self.assertEqual(self.data()["texts"], sum(line != "" for line in sentences))
+        count = sum(line != "" for line in sentences)
+        self.assertEqual(self.data()["texts"], count)
+        self.assertIn(f"the {count} plain sentences", " ".join(self.good("heads", "--help", model=False).split()))
+        self.assertIn(f"of the {count} plain sentences that come with mha, spread evenly (--most {count}: all)",
+                      " ".join(self.good("prune", "--help", model=False).split()))
 
     def test_progress_only_on_a_terminal(self):
         self.assertIn("2/2 texts", self.on_terminal("heads", "the man", "saw"))
@@ -221,7 +228,8 @@ class Heads(HeadsCommand):
         self.bad("heads", "man", "--sort", "effect", says=["--effect"])
         self.bad("heads", "man", "--effect", "half", says=["--effect"])
         self.bad("heads", "man", "--conllu", file, says=["--conllu", "--dev"])
-        self.bad("heads", "man", "--conllu", file, "--dev", file, says=["texts.txt"])
+        self.bad("heads", "man", "--conllu", file, "--dev", file, says=["texts.txt", "one file"])
+        self.bad("heads", "man", "--conllu", file, "--dev", self.write("dev.txt", b"no tree"), says=["dev.txt, line 1"])
         self.bad("heads", "man", "--conllu", "/does/not/exist", "--dev", file, says=["texts.txt"])
         self.bad("heads", "man", "--threads", "0", says=["--threads is 0"])
         self.bad("heads", "man", "--model", "/does/not/exist", model=False, says=["/does/not/exist"])

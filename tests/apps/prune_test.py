@@ -206,6 +206,12 @@ class OnAModelWithoutHeads(PruneCommand):
     def test_lists_of_heads(self):
         text = TEXTS[0]
         self.assertEqual(self.heads(json.loads(self.good("watch", text, "--json"))["watched"]), self.there)
+        self.assertEqual(json.loads(self.good("watch", text, "--json"))["removed"], 5)
+        self.assertIn("counted from 0; 5 of the 8 were removed; 1 text", " ".join(self.good("watch", text).split()))
+        tree = self.write("tree.conllu", "1\tman\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n")
+        self.assertEqual(json.loads(self.good("score", "--conllu", tree, "--json"))["removed"], 5)
+        for told in ("5 of the 8 were removed", "OPTIMISTIC, the best of 3 heads"):
+            self.assertIn(told, " ".join(self.good("score", "--conllu", tree).split()))
         self.good("watch", text, "--max-logit", "1000", "--max-dead", "1", "--max-sink", "1")
         self.assertEqual(self.heads(json.loads(self.good("compare", text, TEXTS[1], "--json"))["heads"]), self.there)
         self.assertEqual(self.heads(self.data(*TEXTS)["order"]), self.there)

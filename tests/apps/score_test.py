@@ -123,7 +123,11 @@ class Score(ScoreCommand):
         out = self.good("score", "--conllu", file, "--least", "1")
         self.assertIn("OPTIMISTIC", out)
         self.assertNotIn("*", out)
-        self.assertNotIn("OPTIMISTIC", self.good("score", "--conllu", file, "--dev", file))
+        self.assertNotIn("OPTIMISTIC", self.good("score", "--conllu", file, "--dev", self.write("dev.conllu", conllu(SAW, OF, SHORT))))
+        link = os.path.join(self.folder, "link.conllu")
+        os.symlink(file, link)
+        for same in (file, link, os.path.join(self.folder, ".", "test.conllu")):
+            self.assertEqual(self.good("score", "--conllu", file, "--dev", same, "--least", "1"), out)
 
     def test_table_says_what_json_says(self):
         files = ["--conllu", self.write("test.conllu", conllu(OF, ALSO, SAW)), "--dev", self.write("dev.conllu", conllu(SAW, SHORT, OF))]
@@ -171,6 +175,11 @@ class Score(ScoreCommand):
         self.bad("score", "--conllu", good, "--dev", self.write("late", conllu(SAW, OF) + b"1\tman\n"), says=["late, line 18"])
         self.bad("score", "--conllu", self.write("empty", b""), says=["empty: no sentence that can be scored"])
         self.bad("score", "--conllu", self.write("root", conllu(["man NOUN 0 root"])), says=["no arc that can be scored"])
+        odd = [["man NOUN 2 dep", "saw VERB 1 dep"], ["man NOUN 0 root", "saw VERB 0 root"], ["saw VERB 0 root", "saw VERB 0 root"]]
+        self.bad("score", "--conllu", self.write("odd", conllu(*odd)),
+                 says=["odd: no sentence that can be scored (sentences read: 3; 1 sentences left out: cycle of heads; 2 sentences left out: several roots)"])
+        self.bad("score", "--conllu", self.write("long", conllu(["man NOUN 0 root"] + ["man NOUN 1 dep"] * 38)),
+                 says=["long: no arc that can be scored (sentences read: 1; 1 sentences left out: longer than the model reads)"])
         self.bad("score", "--conllu", good, "--threads", "0", says=["--threads is 0"])
 
     def test_progress_is_shown_on_a_terminal_only(self):

@@ -120,7 +120,9 @@ class Watch(WatchCommand):
 
     def test_without_texts_the_plain_sentences(self):
         sentences = pathlib.Path(__file__).parents[2].joinpath("data/plain_sentences.txt").read_text(encoding="utf-8").split("\n")
-        self.assertEqual(self.data()["texts"], sum(line != "" for line in sentences))
+        count = sum(line != "" for line in sentences)
+        self.assertEqual(self.data()["texts"], count)
+        self.assertIn(f"the {count} plain sentences", " ".join(self.good("watch", "--help", model=False).split()))
 
     def test_table(self):
         data, lines = self.data(TEXT), self.good("watch", TEXT).split("\n")

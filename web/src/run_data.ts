@@ -87,23 +87,23 @@ export class RunData {
     });
   }
 
-  /** One head's numbers as exact as they are worth sending, hidden cells NaN. */
-  async matrix(layer: number, head: number, unit: UnitKind, kind: 'weight' | 'norm'): Promise<Matrix> {
-    const key = `${layer} ${head} ${unit} ${kind}`;
-    const known = this.matrices.get(key);
-    if (known) return known;
+  /** One head's numbers, hidden cells NaN: in f16 where they are to be read or kept (`exact`) or few; else as bytes, which colours need. */
+  async matrix(layer: number, head: number, unit: UnitKind, kind: 'weight' | 'norm', exact = false): Promise<Matrix> {
     const about = this.run.layers[layer];
     const cells = about.heads * this.queries(unit).length * this.keys(unit).length;
-    const exact = kind === 'norm' || cells <= kExactCells;
+    const fine = exact || kind === 'norm' || cells <= kExactCells;
+    const key = `${layer} ${head} ${unit} ${kind} ${fine}`;
+    const known = this.matrices.get(key);
+    if (known) return known;
     let table: Table;
     try {
-      table = await this.loadTable(layer, unit, exact ? 'f16' : 'u8', kind);
+      table = await this.loadTable(layer, unit, fine ? 'f16' : 'u8', kind);
     } catch (problem) {
-      if (!exact || kind === 'norm') throw problem;
-      table = await this.loadTable(layer, unit, 'u8', kind);
+      if (!fine || kind === 'norm' || this.source.live) throw problem;
+      table = await this.loadTable(layer, unit, 'u8', kind);  // all that a self-contained file of a long text holds
     }
-    const matrix = table.matrix(head);
-    if (table.dtype === 'u8') hideMasked(matrix, about, this.run.queries, this.run.keys ?? this.run.queries, unit);
+    const matrix = { ...table.matrix(head), coarse: table.dtype === 'u8' };
+    if (matrix.coarse) hideMasked(matrix, about, this.run.queries, this.run.keys ?? this.run.queries, unit);
     if (this.matrices.size > 64) this.matrices.clear();
     this.matrices.set(key, matrix);
     return matrix;

@@ -14,7 +14,7 @@ export function PanelChange({ store }: { store: Store }): JSX.Element {
   const word = pin >= 0 && store.state.unit === 'word' ? store.data?.queries('word')[pin] : undefined;
   const hide = (): void => {
     const next = hidden.includes(pin) ? hidden.filter((i) => i !== pin) : [...hidden, pin];
-    store.update({ hidden: next, against: 'before' });
+    store.change({ hidden: next });
   };
   return (
     <div class="panel">
@@ -41,7 +41,7 @@ export function PanelChange({ store }: { store: Store }): JSX.Element {
           value={temperature}
           onChange={(event) => {
             const value = Number(event.currentTarget.value);
-            if (value > 0) store.update({ temperature: value, against: value === 1 && !zeroed.length && !mean.length ? '' : 'before' });
+            if (value > 0) store.change({ temperature: value });
           }}
         />
       </label>
@@ -89,7 +89,7 @@ function Outcome({ store }: { store: Store }): JSX.Element {
         >
           Show what moved
         </button>
-        <button onClick={() => store.update({ zeroed: [], mean: [], hidden: [], temperature: 1, against: '' })}>Undo all</button>
+        <button onClick={() => store.change({ zeroed: [], mean: [], hidden: [], temperature: 1 })}>Undo all</button>
       </p>
     </div>
   );

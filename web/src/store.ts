@@ -1,7 +1,7 @@
 // The current state, what is loaded for it, and the way from one to the other: a change of state writes the address, asks for what is
 // missing and tells the listeners. Hovering is apart from all that: it only draws.
 import { changeOf, decodeState, encodeState, kDefaults, type State } from './state';
-import type { Head, Info, Run } from './contract';
+import type { Change, Head, Info, Run } from './contract';
 import { ApiError, Source } from './source';
 import { showReading } from './reading';
 import { RunData } from './run_data';
@@ -38,6 +38,16 @@ function intoAddress(hash: string, how: 'push' | 'replace'): void {
   }
 }
 
+/** A run that is asked for. */
+interface Wish {
+  text: string;
+  changed: Change | undefined;
+  tensors: string;
+}
+
+const runWish = (state: State): Wish => ({ text: state.text, changed: changeOf(state), tensors: state.tensors });
+const keyOf = (wish: Wish | null): string => (wish ? JSON.stringify([wish.text, wish.changed, wish.tensors]) : '');
+
 export class Store {
   state: State = kDefaults;
   info: Info | null = null;
@@ -52,6 +62,9 @@ export class Store {
   private readonly listeners = new Set<() => void>();
   private readonly runs = new Map<string, RunData>();
   private asking = 0;
+  /** The wishes that `data` and `other` answer. */
+  private dataKey = '';
+  private otherKey = '';
 
   constructor(readonly source: Source) {}
 
@@ -113,30 +126,54 @@ export class Store {
     const wanted = this.state;
     this.busy = true;
     const work = async (): Promise<void> => {
-      const data = await this.runOf(wanted.text, changeOf(wanted), wanted.tensors);
+      const data = await this.runOf(runWish(wanted));
       if (!current()) return;
       this.data = data;
+      this.dataKey = keyOf(runWish(wanted));
+      const wish = this.otherWish(wanted);
+      if (keyOf(wish) !== this.otherKey) this.forgetOther();
       this.settle();
       this.problem = null;
       this.tell();
-      const other = await this.otherRun(wanted);
+      const other = wish && (await this.otherRun(wish, wanted.against));
       if (!current()) return;
       this.other = other;
+      this.otherKey = keyOf(wish);
       this.tell();
       await this.loadTables(current);
     };
-    await this.guarded(() => this.again(work), current);
+    if (!(await this.guarded(() => this.again(work), current)) && current() && this.otherKey !== keyOf(this.otherWish(wanted))) this.forgetOther();
     if (current()) {
       this.busy = false;
       this.tell();
     }
   }
 
-  private async otherRun(state: State): Promise<RunData | null> {
+  /** What is to be compared with; null = nothing. Hidden words are of the first text: in the second, other words stand at their places. */
+  private otherWish(state: State): Wish | null {
     if (state.tensors || !this.source.live) return null;  // a self-contained file holds one run
-    if (state.against === 'text' && state.second) return this.runOf(state.second, changeOf(state), '');
-    if (state.against === 'before' && changeOf(state)) return this.runOf(state.text, undefined, '');
+    if (state.against === 'text' && state.second) return { text: state.second, changed: changeOf({ ...state, hidden: [] }), tensors: '' };
+    if (state.against === 'before' && changeOf(state)) return { text: state.text, changed: undefined, tensors: '' };
     return null;
+  }
+
+  private async otherRun(wish: Wish, against: State['against']): Promise<RunData> {
+    try {
+      return await this.runOf(wish);
+    } catch (problem) {
+      if (against !== 'text' || !(problem instanceof ApiError)) throw problem;
+      throw new ApiError(problem.status, `The second text: ${problem.message}`, problem.remedy);
+    }
+  }
+
+  private forgetOther(): void {
+    this.other = null;
+    this.otherKey = '';
+  }
+
+  /** Whether what is shown is still that of an earlier wish, the newest having failed. */
+  get isStale(): boolean {
+    return !this.busy && this.data !== null && this.dataKey !== keyOf(runWish(this.state));
   }
 
   /** Tables of the selected layer first, then the measures, then the other layers; of both runs. */
@@ -178,8 +215,9 @@ export class Store {
   }
 
   /** A run, computed or kept. */
-  private async runOf(text: string, changed: ReturnType<typeof changeOf>, tensors: string): Promise<RunData> {
-    const key = JSON.stringify([text, changed, tensors]);
+  private async runOf(wish: Wish): Promise<RunData> {
+    const { text, changed, tensors } = wish;
+    const key = keyOf(wish);
     const known = this.runs.get(key);
     if (known) return known;
     const run = tensors
@@ -224,12 +262,14 @@ export class Store {
     }
   }
 
-  private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<void> {
+  /** Whether the work was done; what went wrong is reported. */
+  private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<boolean> {
     try {
       await work();
+      return true;
     } catch (problem) {
-      if (!current()) return;
-      this.report(problem);
+      if (current()) this.report(problem);
+      return false;
     }
   }
 
@@ -259,8 +299,13 @@ export class Store {
     const was = which === 'zeroed' ? this.isZeroed(layer, head) : this.isMean(layer, head);
     const patch: Partial<State> = { zeroed: others(this.state.zeroed), mean: others(this.state.mean) };
     if (!was) patch[which] = [...(patch[which] as Head[]), [layer, head]];
-    const changes = (patch.zeroed as Head[]).length + (patch.mean as Head[]).length;
-    patch.against = changes ? 'before' : this.state.against === 'before' ? '' : this.state.against;
-    void this.update(patch);
+    this.change(patch);
+  }
+
+  /** Changes what the run changes and shows what moved; a comparison of two texts stays one. */
+  change(patch: Partial<State>): void {
+    const { against } = this.state;
+    const changed = changeOf({ ...this.state, ...patch }) !== undefined;
+    void this.update({ ...patch, against: against === 'text' ? against : changed ? 'before' : '' });
   }
 }

@@ -223,7 +223,7 @@ interface CellProps {
 
 function Cell({ store, layout, place, chosen, values, sorted }: CellProps): JSX.Element {
   const [layer, head] = place.head;
-  const changed = store.isZeroed(layer, head) ? 'zeroed' : store.isMean(layer, head) ? 'mean' : '';
+  const changed = store.isRemoved(layer, head) ? 'removed' : store.isZeroed(layer, head) ? 'zeroed' : store.isMean(layer, head) ? 'mean' : '';
   const value = values?.values[layer]?.[head];
   const name = store.headName(place.head);
   const told = [name, changed && `(${changed})`, value !== undefined && Number.isFinite(value) && shortNumber(value)].filter(Boolean).join(' ');

@@ -24,6 +24,7 @@ export function Detail({ store }: { store: Store }): JSX.Element {
       <Readout store={store} view={view} />
       {problem && <p class="note problem">{problem}</p>}
       {view?.note && <p class="note">{view.note}</p>}
+      {store.isRemoved(state.layer, state.head) && <p class="note">This head was removed from the model: it has no weights, and nothing of it is added.</p>}
       {layer?.causal && state.view !== 'table' && (
         <p class="note">This layer is causal: no word can attend to a later one, and the hatched cells cannot exist.</p>
       )}

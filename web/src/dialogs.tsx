@@ -70,7 +70,7 @@ const kKeys: [string, string][] = [
   ['/', 'find heads that link two words'],
   ['x', 'zero the selected head, or give it back'],
   ['v', 'links, matrix, table'],
-  ['+ − 0', 'zoom the matrix (when it has the focus)'],
+  ['+ − 0', 'zoom the matrix (when it has the focus); then arrows move it'],
   ['s', 'save'],
   ['?', 'this help'],
 ];

@@ -130,6 +130,20 @@ export class RunData {
     return this.rows.get(`${unit} ${to}`)?.at(index, 1, from) ?? NaN;
   }
 
+  /** One weight in half precision; undefined where only bytes are there, or nothing. */
+  exactAt(unit: UnitKind, [layer, head]: Head, from: number, to: number): number | undefined {
+    const table = this.tables.get(`${layer} ${unit} f16 weight`);
+    if (table) return table.at(head, from, to);
+    const index = this.headIndex(layer, head);
+    return this.rows.get(`${unit} ${from}`)?.at(index, 0, to) ?? this.rows.get(`${unit} ${to}`)?.at(index, 1, from);
+  }
+
+  /** What exactAt needs of a unit: its row, or, in a file that holds none, the tables in halves as far as it has them. */
+  async loadExact(unit: UnitKind, index: number): Promise<void> {
+    if (this.source.live) return void (await this.loadRow(unit, index));
+    await Promise.all(this.run.layers.map((_, layer) => this.loadTable(layer, unit, 'f16', 'weight').catch(() => null)));
+  }
+
   /** A unit's row (0) or column (1) in one head as steps of a palette, where its row was asked for. */
   rowSteps(unit: UnitKind, [layer, head]: Head, index: number, which: 0 | 1): Uint8Array | null {
     const row = this.rows.get(`${unit} ${index}`);

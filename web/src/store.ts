@@ -201,14 +201,15 @@ export class Store {
     }
   }
 
-  /** Rows of the units that were chosen, where tables are too long to be sent. */
+  /** Rows of the units that were chosen: the finder's, whose small weights bytes do not tell apart; all where tables are too long to be sent. */
   private async loadRows(current: () => boolean): Promise<void> {
     const { unit, layer, pin, a, b, panel } = this.state;
     const data = this.data!;
-    if (!data.self || !data.isLong(unit, data.run.layers[layer])) return;
-    for (const index of new Set(panel === 'find' ? [pin, a, b] : [pin])) {
+    if (!data.self) return;
+    const pinned = data.isLong(unit, data.run.layers[layer]) ? [pin] : [];
+    for (const index of new Set(panel === 'find' && b >= 0 ? [...pinned, a, b] : pinned)) {
       if (index < 0) continue;
-      await data.loadRow(unit, index);
+      await data.loadExact(unit, index);
       if (!current()) return;
       this.tell();
     }
@@ -293,13 +294,31 @@ export class Store {
   isZeroed = (layer: number, head: number): boolean => this.state.zeroed.some(([l, h]) => l === layer && h === head);
   isMean = (layer: number, head: number): boolean => this.state.mean.some(([l, h]) => l === layer && h === head);
 
-  /** Zeroes a head, or gives it back. */
+  isRemoved = (layer: number, head: number): boolean =>
+    !this.state.tensors && (this.info?.model?.removed?.some(([l, h]) => l === layer && h === head) ?? false);
+
+  /** Zeroes a head, or gives it back; one that the model no longer has can be neither. */
   toggle(which: 'zeroed' | 'mean', layer: number, head: number): void {
+    if (this.isRemoved(layer, head)) return;
     const others = (heads: Head[]): Head[] => heads.filter(([l, h]) => l !== layer || h !== head);
     const was = which === 'zeroed' ? this.isZeroed(layer, head) : this.isMean(layer, head);
     const patch: Partial<State> = { zeroed: others(this.state.zeroed), mean: others(this.state.mean) };
     if (!was) patch[which] = [...(patch[which] as Head[]), [layer, head]];
     this.change(patch);
+  }
+
+  /** The word that a unit of the text is or belongs to; -1 = none. */
+  wordOf(unit: number): number {
+    if (unit < 0 || !this.data || this.state.tensors) return -1;
+    return this.state.unit === 'word' ? unit : (this.data.run.queries.pieces[unit]?.word ?? -1);
+  }
+
+  isHidden = (unit: number): boolean => this.state.hidden.length > 0 && this.state.hidden.includes(this.wordOf(unit));
+
+  /** Hides a word from all that attend, or shows it again. */
+  toggleHidden(word: number): void {
+    const { hidden } = this.state;
+    this.change({ hidden: hidden.includes(word) ? hidden.filter((i) => i !== word) : [...hidden, word] });
   }
 
   /** Changes what the run changes and shows what moved; a comparison of two texts stays one. */

@@ -82,6 +82,18 @@ describe('a change', () => {
     expect(store.state.against).toBe('');
   });
 
+  it('hides the word of a piece, and zeroes no head that was removed', async () => {
+    const store = await started({ unit: 'piece' });
+    store.data!.run.queries.pieces[5].word = 4;
+    store.toggleHidden(store.wordOf(5));
+    expect(store.state.hidden).toEqual([4]);
+    expect([4, 5, 6].map(store.isHidden)).toEqual([true, true, false]);
+    store.info!.model!.removed = [[1, 2]];
+    store.toggle('zeroed', 1, 2);
+    store.toggle('mean', 1, 2);
+    expect([store.state.zeroed, store.state.mean]).toEqual([[], []]);
+  });
+
   it('leaves a comparison of two texts alone', () => {
     const store = storeOf();
     store.state = { ...kDefaults, text, second, against: 'text' };

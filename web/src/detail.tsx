@@ -117,7 +117,9 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
           <span class="number">{view?.signed ? `+${most}` : most}</span>
         </>
       )}
-      <span class="quiet">{meaning}</span>
+      <span class="quiet" title={meaning}>
+        {meaning}
+      </span>
       <span class="grow" />
       {!links && !view?.signed && store.state.view !== 'table' && (
         <label class="check" title="Colours go by the root of the weight; the colour bar shows it">

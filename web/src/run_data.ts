@@ -166,6 +166,11 @@ export class RunData {
     });
   }
 
+  /** Whether effects can be had: running the model without each head takes a server, unless they were recorded. */
+  get hasEffects(): boolean {
+    return this.source.holds(this.path('effects?by=zero'));
+  }
+
   loadEffects(by: 'zero' | 'mean', signal: AbortSignal): Promise<Values> {
     return this.once(`effects ${by}`, async () => {
       const answer = await this.source.json<{ values: (number | null)[][] }>('GET', this.path(`effects?by=${by}`), undefined, signal);

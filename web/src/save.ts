@@ -108,7 +108,7 @@ export type Form = 'svg' | 'png' | 'csv' | 'json';
 
 export async function save(named: Named, form: Form): Promise<void> {
   const { layer, head } = named.view.of;
-  const name = `mha-${layer}.${head}.${form}`;
+  const name = `mha-${named.store.headName([layer, head]).replace(' ', '')}.${form}`;  // called as on the page: the numbers inside count from 0
   if (named.view.matrix.coarse && (form === 'csv' || form === 'json')) {
     throw new ApiError(0, 'This file holds the weights in steps of 1/255 only: too coarse to save as numbers.', 'Run `mha serve` and save them there.');
   }

@@ -48,6 +48,12 @@ interface Wish {
 const runWish = (state: State): Wish => ({ text: state.text, changed: changeOf(state), tensors: state.tensors });
 const keyOf = (wish: Wish | null): string => (wish ? JSON.stringify([wish.text, wish.changed, wish.tensors]) : '');
 
+/** What to do, said of the page where the server can only speak of a request. */
+function remedyOf(problem: ApiError): string {
+  if (/no word in it/.test(problem.message)) return 'Write a text with a word in it.';
+  return problem.remedy === 'change the request' ? 'Change the text or what is asked of it.' : problem.remedy;
+}
+
 export class Store {
   state: State = kDefaults;
   info: Info | null = null;
@@ -275,7 +281,7 @@ export class Store {
   }
 
   report(problem: unknown): void {
-    if (problem instanceof ApiError) this.problem = { message: problem.message, remedy: problem.remedy };
+    if (problem instanceof ApiError) this.problem = { message: problem.message, remedy: remedyOf(problem) };
     else this.problem = { message: problem instanceof Error ? problem.message : String(problem), remedy: 'Reload the page.' };
     this.tell();
   }

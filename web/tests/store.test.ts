@@ -38,7 +38,7 @@ describe('a comparison', () => {
     expect(shownTexts(store)).toEqual([text, second]);
     await store.update({ second: '|' });
     expect(shownTexts(store)).toEqual([text, undefined]);
-    expect(store.problem?.message).toBe('The second text: text has no word in it');
+    expect(store.problem).toEqual({ message: 'The second text: text has no word in it', remedy: 'Write a text with a word in it.' });
     expect(store.isStale).toBe(false);
   });
 

@@ -10,6 +10,8 @@ import { prepared, useHoverDrawing, useSize, useTheme } from './hooks';
 import type { Store } from './store';
 
 const kLabels = 28;
+/** The narrowest cell under which a name such as L11H11 has room. */
+const kCaptioned = 36;
 /** Beyond this many heads only the selected one's row is in the document. */
 const kMostCells = 400;
 const thumbnails = new Thumbnails();
@@ -94,7 +96,7 @@ function useEffects(store: Store): void {
   const { atlas } = store.state;
   const { data } = store;
   useEffect(() => {
-    if (atlas !== 'effect' || !data || data.effects || !store.info?.model) return;
+    if (atlas !== 'effect' || !data || data.effects || !data.hasEffects || !store.info?.model) return;
     const stop = new AbortController();
     data.loadEffects('zero', stop.signal).then(
       () => store.tell(),
@@ -223,7 +225,7 @@ interface CellProps {
 
 function Cell({ store, layout, place, chosen, values, sorted }: CellProps): JSX.Element {
   const [layer, head] = place.head;
-  const changed = store.isZeroed(layer, head) ? 'zeroed' : store.isMean(layer, head) ? 'mean' : '';
+  const changed = store.isRemoved(layer, head) ? 'removed' : store.isZeroed(layer, head) ? 'zeroed' : store.isMean(layer, head) ? 'mean' : '';
   const value = values?.values[layer]?.[head];
   const name = store.headName(place.head);
   const told = [name, changed && `(${changed})`, value !== undefined && Number.isFinite(value) && shortNumber(value)].filter(Boolean).join(' ');
@@ -238,7 +240,7 @@ function Cell({ store, layout, place, chosen, values, sorted }: CellProps): JSX.
       tabIndex={chosen ? 0 : -1}
       style={{ left: place.column * layout.cell + 1, top: place.row * (layout.cell + layout.caption) + 1, width: layout.cell - 3, height: layout.cell - 3 }}
     >
-      {sorted && <span class="caption">{name.replace(' ', '')}</span>}
+      {sorted && layout.cell >= kCaptioned && <span class="caption">{name.replace(' ', '')}</span>}
     </span>
   );
 }
@@ -266,7 +268,9 @@ function AtlasLegend({ store, values, theme }: { store: Store; values: AtlasValu
       <span class="number">{shortNumber(values?.least ?? 0)}</span>
       <span class="ramp" style={{ background: gradientOf(signed ? theme.signed : values ? kViridis : weightPalette(store.state)) }} />
       <span class="number">{shortNumber(values?.most ?? 1)}</span>
-      <span class="quiet">{text}</span>
+      <span class="quiet" title={text}>
+        {text}
+      </span>
     </div>
   );
 }

@@ -25,7 +25,7 @@ export function atlasChoices(store: Store): AtlasChoice[] {
     { value: 'row', name: 'tables, or the word under the pointer' },
     { value: 'link', name: 'link from the word to the pinned one' },
     ...measures.map((measure) => ({ value: measure.name, name: measure.name })),
-    ...(store.info?.model && !store.state.tensors ? [{ value: 'effect', name: 'effect: output moves without the head' }] : []),
+    ...(store.info?.model && !store.state.tensors && store.data?.hasEffects ? [{ value: 'effect', name: 'effect: output moves without the head' }] : []),
     ...(store.other ? [{ value: 'difference', name: 'difference of tables' }] : []),
   ];
 }
@@ -70,7 +70,7 @@ function measureValues(store: Store, name: string, theme: Theme): AtlasValues | 
   if (!others) return { values, least: 0, most: about?.share ? 1 : largest(values), palette: kViridis, meaning };
   const signed = values.map((row, l) => row.map((value, h) => value - (others[l]?.[h] ?? NaN)));
   const most = largest(signed);
-  return { values: signed, least: -most, most, palette: theme.signed, meaning: `${meaning}: the difference` };
+  return { values: signed, least: -most, most, palette: theme.signed, meaning: `the difference: ${meaning}` };
 }
 
 /** What colours the cells, or null where the atlas shows tables. */

@@ -19,6 +19,8 @@ export interface ModelInfo {
   heads: number;
   head_dim: number;
   max_positions: number;
+  /** Heads that the model no longer has. */
+  removed?: Head[];
 }
 
 export interface Info {

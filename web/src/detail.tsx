@@ -24,6 +24,7 @@ export function Detail({ store }: { store: Store }): JSX.Element {
       <Readout store={store} view={view} />
       {problem && <p class="note problem">{problem}</p>}
       {view?.note && <p class="note">{view.note}</p>}
+      {store.isRemoved(state.layer, state.head) && <p class="note">This head was removed from the model: it has no weights, and nothing of it is added.</p>}
       {layer?.causal && state.view !== 'table' && (
         <p class="note">This layer is causal: no word can attend to a later one, and the hatched cells cannot exist.</p>
       )}
@@ -116,7 +117,9 @@ function DetailLegend({ store, view }: { store: Store; view: HeadView | null }):
           <span class="number">{view?.signed ? `+${most}` : most}</span>
         </>
       )}
-      <span class="quiet">{meaning}</span>
+      <span class="quiet" title={meaning}>
+        {meaning}
+      </span>
       <span class="grow" />
       {!links && !view?.signed && store.state.view !== 'table' && (
         <label class="check" title="Colours go by the root of the weight; the colour bar shows it">

@@ -148,7 +148,7 @@ export function DetailMap({ store, data }: { store: Store; data: RunData }): JSX
   const point = (event: MouseEvent): void => store.hover.set(store.state.unit === 'piece' ? pointed(event, frame.current!, view) : kNowhere);
   return (
     <div class="picture" ref={frame} tabIndex={0} role="img" onMouseMove={point} onMouseLeave={() => leave(store)}
-      aria-label={`Map of ${store.headName([layer, head])}: ${tiles.rows} by ${tiles.columns} pieces; plus and minus zoom`}
+      aria-label={`Map of ${store.headName([layer, head])}: ${tiles.rows} by ${tiles.columns} pieces; plus and minus zoom, then arrows move`}
     >
       <canvas ref={base} />
       <canvas ref={over} />

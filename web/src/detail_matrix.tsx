@@ -145,7 +145,7 @@ export function DetailMatrix({ store, view }: { store: Store; view: HeadView }):
   const name = store.headName([store.state.layer, store.state.head]);
   return (
     <div class="picture" ref={frame} tabIndex={0} role="img" onMouseMove={point} onMouseLeave={() => leave(store)}
-      aria-label={`Table of ${name}: ${view.matrix.rows} rows that attend, ${view.matrix.columns} columns attended to; plus and minus zoom. The view “table” gives the numbers.`}
+      aria-label={`Table of ${name}: ${view.matrix.rows} rows that attend, ${view.matrix.columns} columns attended to; plus and minus zoom, then arrows move. The view “table” gives the numbers.`}
     >
       <canvas ref={base} />
       <canvas ref={over} />

@@ -2,6 +2,7 @@
 // active word and the strongest links.
 import { useEffect, useReducer } from 'preact/hooks';
 import type { JSX } from 'preact';
+import type { UnitLabel } from './contract';
 import { linksOf, weightText, type HeadView } from './head_view';
 import { visible } from './scene';
 import type { Store } from './store';
@@ -53,6 +54,15 @@ function Whole({ store, view }: { store: Store; view: HeadView }): JSX.Element {
   );
 }
 
+/** A unit and where it stands: a long text has many of a name. */
+function Placed({ units, at }: { units: UnitLabel[]; at: number }): JSX.Element {
+  return (
+    <>
+      <bdi>{visible(units[at].text)}</bdi> <span class="quiet">· {at}</span>
+    </>
+  );
+}
+
 function Strongest({ store, view }: { store: Store; view: HeadView }): JSX.Element {
   const { matrix } = view;
   const active = store.active;
@@ -61,28 +71,38 @@ function Strongest({ store, view }: { store: Store; view: HeadView }): JSX.Eleme
     .filter(([from]) => active < 0 || from === active)
     .slice(0, kMostRows);
   return (
-    <table class="numbers wide">
-      <caption>
-        {active >= 0
-          ? `The strongest links of ${view.queries[active].text}.`
-          : `The ${links.length} strongest of ${matrix.rows} × ${matrix.columns} weights. Pin a word for its row; “save” has all of them.`}
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">from</th>
-          <th scope="col">to</th>
-          <th scope="col">weight</th>
-        </tr>
-      </thead>
-      <tbody>
-        {links.map(([from, to, value]) => (
-          <tr key={`${from} ${to}`}>
-            <td dir="auto">{visible(view.queries[from].text)}</td>
-            <td dir="auto">{visible(view.keys[to].text)}</td>
-            <td class="number">{weightText(value, view.signed)}</td>
+    <>
+      <p class="quiet" id="table-about">
+        {active >= 0 ? (
+          <>
+            The strongest links of <Placed units={view.queries} at={active} />.
+          </>
+        ) : (
+          `The ${links.length} strongest of ${matrix.rows} × ${matrix.columns} weights. Pin a word for its row; “save” has all of them.`
+        )}
+      </p>
+      <table class="numbers wide" aria-describedby="table-about">
+        <thead>
+          <tr>
+            <th scope="col">from</th>
+            <th scope="col">to</th>
+            <th scope="col">weight</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {links.map(([from, to, value]) => (
+            <tr key={`${from} ${to}`}>
+              <td dir="auto">
+                <Placed units={view.queries} at={from} />
+              </td>
+              <td dir="auto">
+                <Placed units={view.keys} at={to} />
+              </td>
+              <td class="number">{weightText(value, view.signed)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
   );
 }

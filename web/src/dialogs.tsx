@@ -25,14 +25,14 @@ function Dialog({ title, close, children }: { title: string; close: () => void; 
 const kForms: { form: Form; name: string; about: string }[] = [
   { form: 'svg', name: 'SVG', about: 'the picture, as vectors' },
   { form: 'png', name: 'PNG', about: 'the picture, as pixels' },
-  { form: 'csv', name: 'CSV', about: 'every weight of this head, a line each' },
+  { form: 'csv', name: 'CSV', about: 'every weight of this head to four digits, a line each' },
   { form: 'json', name: 'JSON', about: 'words and the table of this head' },
 ];
 
 export function SaveDialog({ store, close }: { store: Store; close: () => void }): JSX.Element {
   const keep = async (form: Form): Promise<void> => {
     try {
-      await save({ store, view: await headView(store) }, form);
+      await save({ store, view: await headView(store, form === 'csv' || form === 'json') }, form);
       close();
     } catch (problem) {
       store.report(problem);
@@ -70,7 +70,7 @@ const kKeys: [string, string][] = [
   ['/', 'find heads that link two words'],
   ['x', 'zero the selected head, or give it back'],
   ['v', 'links, matrix, table'],
-  ['+ − 0', 'zoom the matrix (when it has the focus)'],
+  ['+ − 0', 'zoom the matrix (when it has the focus); then arrows move it'],
   ['s', 'save'],
   ['?', 'this help'],
 ];
@@ -97,7 +97,8 @@ export function HelpDialog({ store, close }: { store: Store; close: () => void }
         need not mean anything; what is seen here is one model on one text.
       </p>
       <p>
-        Tables are sent as bytes (steps of 0.004) for the atlas, with three digits for the selected head where the text is short. By word, a weight is
+        Tables are sent as bytes (steps of 0.004) for the atlas, with three digits for the selected head where the text is short, and
+        wherever its numbers are read, subtracted or saved. By word, a weight is
         summed over the pieces of the word attended to and averaged over those of the word that attends.
       </p>
       <label class="check">

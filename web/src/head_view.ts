@@ -1,7 +1,7 @@
 // What the detail shows of the selected head: its table as asked for (raw, sinks taken out, norms), or its difference from the other
 // run's, with what was removed and what has to be said. The detail, the table, the live region and the saved files all read this.
 import { useEffect, useState } from 'preact/hooks';
-import type { UnitLabel } from './contract';
+import type { Change, UnitLabel } from './contract';
 import { difference, sinksOf, strongest, withoutSinks, type Link } from './matrix_math';
 import type { RunData } from './run_data';
 import type { State } from './state';
@@ -18,6 +18,16 @@ export interface HeadView {
   /** The value of the strongest colour. */
   most: number;
   note: string;
+  /** What it is a view of, as it was when it was asked for. */
+  of: ViewOf;
+}
+
+export interface ViewOf extends Pick<State, 'layer' | 'head' | 'unit' | 'kind'> {
+  text: string;
+  changed: Change | null;
+  /** What was subtracted: '' = nothing, the same text without the changes, or the second text. */
+  against: State['against'];
+  second: string | null;
 }
 
 /** The first of a few round numbers that holds them all. */
@@ -27,18 +37,23 @@ function roundMost(values: Float32Array): number {
   return [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10].find((n) => n >= most) ?? most;
 }
 
-async function matrixOf(data: RunData, state: State): Promise<{ matrix: Matrix; removed: Float32Array | null }> {
+async function matrixOf(data: RunData, state: State, exact: boolean): Promise<{ matrix: Matrix; removed: Float32Array | null }> {
   const { layer, head, unit, kind } = state;
-  const matrix = await data.matrix(layer, head, unit, kind === 'norm' ? 'norm' : 'weight');
+  const matrix = await data.matrix(layer, head, unit, kind === 'norm' ? 'norm' : 'weight', exact);
   if (kind !== 'sinkless') return { matrix, removed: null };
   return withoutSinks(matrix, sinksOf(data.keys(unit), data.run.layers[layer].causal));
 }
 
-export async function headView(store: Store): Promise<HeadView> {
+const kCoarse = 'This file holds these numbers in steps of 1/255 only; mha serve has them exactly.';
+
+/** The view of the store's state; `exact` where its numbers are to be read or kept (a difference always is). */
+export async function headView(store: Store, exact: boolean): Promise<HeadView> {
   const { data, other, state } = store;
-  const { matrix, removed } = await matrixOf(data!, state);
-  const about = { queries: data!.queries(state.unit), keys: data!.keys(state.unit), removed };
-  const plain = { ...about, matrix, signed: false, most: 1, note: '' };
+  const { layer, head, unit, kind } = state;
+  const { matrix, removed } = await matrixOf(data!, state, exact || other !== null);
+  const of: ViewOf = { text: data!.run.text, changed: data!.run.changed, layer, head, unit, kind, against: '', second: null };
+  const about = { queries: data!.queries(unit), keys: data!.keys(unit), removed, of };
+  const plain = { ...about, matrix, signed: false, most: 1, note: exact && matrix.coarse ? kCoarse : '' };
   if (!other) return plain;
   const fits = other.queries(state.unit).length === matrix.rows && other.keys(state.unit).length === matrix.columns;
   const known = state.layer < other.run.layers.length && state.head < other.run.layers[state.layer].heads;
@@ -46,8 +61,10 @@ export async function headView(store: Store): Promise<HeadView> {
     const count = `${matrix.rows} and ${other.queries(state.unit).length} ${state.unit}s`;
     return { ...plain, note: `The two texts have ${count}, so their tables cannot be subtracted: this is the first one’s. Measures can: colour the atlas by one.` };
   }
-  const signed = difference(matrix, (await matrixOf(other, state)).matrix);
+  const signed = difference(matrix, (await matrixOf(other, state, true)).matrix);
   const what = state.against === 'before' ? 'with the changes − without' : 'this text − the second';
+  of.against = state.against;
+  of.second = state.against === 'text' ? other.run.text : null;
   return { ...about, matrix: signed, signed: true, most: roundMost(signed.values), note: `Difference: ${what}.` };
 }
 
@@ -60,18 +77,19 @@ export interface Loaded {
 export function useHeadView(store: Store): Loaded {
   const [loaded, set] = useState<Loaded>({ view: null, problem: '' });
   const { layer, head, unit, kind, against } = store.state;
+  const exact = store.state.view === 'table';
   const { data, other } = store;
   useEffect(() => {
     if (!data || data.isLong(unit, data.run.layers[layer])) return set({ view: null, problem: '' });
     let wanted = true;
-    headView(store).then(
+    headView(store, exact).then(
       (view) => wanted && set({ view, problem: '' }),
       (problem) => wanted && set({ view: null, problem: problem instanceof Error ? problem.message : String(problem) }),
     );
     return () => {
       wanted = false;
     };
-  }, [data, other, layer, head, unit, kind, against]);
+  }, [data, other, layer, head, unit, kind, against, exact]);
   return loaded;
 }
 

@@ -100,23 +100,38 @@ function RunChoice({ store }: { store: Store }): JSX.Element {
   );
 }
 
+/** A sentence, whatever the server left out of one. */
+const sentence = (text: string): string => text && text[0].toUpperCase() + text.slice(1).replace(/([^.!?…])$/, '$1.');
+
+function Cut({ cut, which }: { cut: { read: number; of: number }; which: string }): JSX.Element {
+  return (
+    <p>
+      The model has positions for {cut.read} pieces and {which} has {cut.of}: the last {cut.of - cut.read} were cut and are not seen here.
+    </p>
+  );
+}
+
 /** What has to be said before anything is read off the picture. */
 export function Notes({ store }: { store: Store }): JSX.Element | null {
-  const cut = store.data?.run.cut;
-  const { problem } = store;
-  if (!cut && !problem && store.source.live) return null;
+  const { problem, data, other, state } = store;
+  const cut = data?.run.cut;
+  const otherCut = state.against === 'text' ? other?.run.cut : null;
+  if (!cut && !otherCut && !problem && store.source.live) return null;
   return (
     <aside class="notes" aria-label="Notes">
       {problem && (
         <p role="alert">
-          <b>{problem.message}</b> {problem.remedy}
+          <b>{sentence(problem.message)}</b> {sentence(problem.remedy)}
+          {store.isStale && data?.run.text && (
+            <>
+              {' '}
+              What is shown is still “<bdi>{data.run.text}</bdi>”{data.run.changed && Object.keys(data.run.changed).length ? ' with the changes before' : ''}.
+            </>
+          )}
         </p>
       )}
-      {cut && (
-        <p>
-          The model has positions for {cut.read} pieces and the text has {cut.of}: the last {cut.of - cut.read} were cut and are not seen here.
-        </p>
-      )}
+      {cut && <Cut cut={cut} which="the text" />}
+      {otherCut && <Cut cut={otherCut} which="the second text" />}
       {!store.source.live && <p>A file with one recorded run: new texts and changes need mha serve.</p>}
     </aside>
   );

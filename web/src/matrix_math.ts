@@ -63,7 +63,7 @@ export function difference(a: Matrix, b: Matrix): Matrix {
     if (Number.isNaN(value) && Number.isNaN(other)) return NaN;
     return (Number.isNaN(value) ? 0 : value) - (Number.isNaN(other) ? 0 : other);
   });
-  return { ...a, values };
+  return { ...a, values, coarse: a.coarse || b.coarse };
 }
 
 export type Link = [from: number, to: number, value: number];

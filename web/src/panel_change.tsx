@@ -7,30 +7,29 @@ import { changeOf } from './state';
 import type { Store } from './store';
 
 export function PanelChange({ store }: { store: Store }): JSX.Element {
-  const { layer, head, pin, hidden, zeroed, mean, temperature } = store.state;
+  const { layer, head, hidden, zeroed, mean, temperature } = store.state;
   if (!store.source.live) return <p class="hint panel">This file holds one run. Start mha serve to change heads.</p>;
   if (!store.info?.model || store.state.tensors) return <p class="hint panel">These are tensors of another program: there is no model here to run again.</p>;
   const name = store.headName([layer, head]);
-  const word = pin >= 0 && store.state.unit === 'word' ? store.data?.queries('word')[pin] : undefined;
-  const hide = (): void => {
-    const next = hidden.includes(pin) ? hidden.filter((i) => i !== pin) : [...hidden, pin];
-    store.update({ hidden: next, against: 'before' });
-  };
+  const removed = store.isRemoved(layer, head);
+  const at = store.wordOf(store.state.pin);
+  const word = store.data?.queries('word')[at];
   return (
     <div class="panel">
       <div class="buttons">
-        <button onClick={() => store.toggle('zeroed', layer, head)}>
+        <button disabled={removed} onClick={() => store.toggle('zeroed', layer, head)}>
           {store.isZeroed(layer, head) ? 'Give back' : 'Zero'} {name} <kbd>x</kbd>
         </button>
-        <button onClick={() => store.toggle('mean', layer, head)} title="Its output is replaced by its mean over the text">
+        <button disabled={removed} onClick={() => store.toggle('mean', layer, head)} title="Its output is replaced by its mean over the text">
           {store.isMean(layer, head) ? 'Give back' : 'Mean of'} {name}
         </button>
         {word && !word.special && (
-          <button onClick={hide} dir="auto">
-            {hidden.includes(pin) ? 'Show' : 'Hide'} “{visible(word.text).slice(0, 24)}”
+          <button onClick={() => store.toggleHidden(at)} dir="auto">
+            {hidden.includes(at) ? 'Show' : 'Hide'} “{visible(word.text).slice(0, 24)}”
           </button>
         )}
       </div>
+      {removed && <p class="hint">{name} was removed from the model: there is nothing to zero.</p>}
       <label class="rank">
         Temperature{' '}
         <input
@@ -41,19 +40,40 @@ export function PanelChange({ store }: { store: Store }): JSX.Element {
           value={temperature}
           onChange={(event) => {
             const value = Number(event.currentTarget.value);
-            if (value > 0) store.update({ temperature: value, against: value === 1 && !zeroed.length && !mean.length ? '' : 'before' });
+            if (value > 0) store.change({ temperature: value });
           }}
         />
       </label>
       <Outcome store={store} />
       <Changed store={store} heads={zeroed} which="zeroed" />
       <Changed store={store} heads={mean} which="mean" />
+      <Hidden store={store} />
       {store.state.atlas !== 'effect' && (
         <button class="link" onClick={() => store.update({ atlas: 'effect' })}>
           Which heads matter to the output? Colour the atlas by the effect of taking each out.
         </button>
       )}
     </div>
+  );
+}
+
+/** Words that nobody may attend to. */
+function Hidden({ store }: { store: Store }): JSX.Element | null {
+  const { hidden } = store.state;
+  if (!hidden.length) return null;
+  return (
+    <ul class="chips" aria-label="Hidden words">
+      {hidden.map((at) => {
+        const word = visible(store.data?.queries('word')[at]?.text ?? String(at)).slice(0, 24);
+        return (
+          <li key={at}>
+            <button onClick={() => store.toggleHidden(at)} aria-label={`Show ${word}`} dir="auto">
+              hidden <bdi>{word}</bdi> · {at} ×
+            </button>
+          </li>
+        );
+      })}
+    </ul>
   );
 }
 
@@ -89,7 +109,7 @@ function Outcome({ store }: { store: Store }): JSX.Element {
         >
           Show what moved
         </button>
-        <button onClick={() => store.update({ zeroed: [], mean: [], hidden: [], temperature: 1, against: '' })}>Undo all</button>
+        <button onClick={() => store.change({ zeroed: [], mean: [], hidden: [], temperature: 1 })}>Undo all</button>
       </p>
     </div>
   );

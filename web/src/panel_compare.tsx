@@ -5,7 +5,7 @@ import { visible } from './scene';
 import type { Store } from './store';
 
 export function PanelCompare({ store }: { store: Store }): JSX.Element {
-  const { second, against, unit } = store.state;
+  const { second, against, unit, hidden } = store.state;
   const [text, setText] = useState(second);
   if (!store.source.live || !store.info?.model || store.state.tensors) {
     return <p class="hint panel">A second text needs a model: start mha serve with one.</p>;
@@ -37,6 +37,7 @@ export function PanelCompare({ store }: { store: Store }): JSX.Element {
             : `${mine} and ${theirs} ${unit}s: tables cannot be subtracted. Colour the atlas by a measure to see its difference.`}
         </p>
       )}
+      {against === 'text' && hidden.length > 0 && <p class="hint">Words are hidden in the first text only; all other changes hold for both.</p>}
       {against === 'text' && store.other && mine === theirs && <Pairs store={store} />}
       {against === 'before' && <p class="hint">Compared with the run before the changes.</p>}
     </form>

@@ -1,8 +1,8 @@
 // The relation finder: pick A, then B, and C if you like; heads ranked by the weight from A to B, by the way back, by the contrast with C,
-// by the chain A, B, C, or by the lift over what is usual at that distance.
+// by the chain A, B, C, or by the lift: the weight less what is usual at that distance (times: over it).
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { JSX } from 'preact';
-import { findRelations, ranked, weightsOf, type Found } from './finder';
+import { distanceOf, findRelations, ranked, weightsOf, type Found } from './finder';
 import { visible } from './scene';
 import type { FindBy } from './state';
 import type { Store } from './store';
@@ -14,7 +14,7 @@ const kMostOptions = 150;
 const kRankings: { value: FindBy; name: string; needsC?: boolean }[] = [
   { value: 'weight', name: 'A → B' },
   { value: 'back', name: 'B → A' },
-  { value: 'lift', name: 'lift' },
+  { value: 'lift', name: 'lift: A → B − usual' },
   { value: 'contrast', name: 'A → B − A → C', needsC: true },
   { value: 'chain', name: 'A → B → C', needsC: true },
 ];
@@ -32,11 +32,14 @@ export function PanelFind({ store }: { store: Store }): JSX.Element {
   const usual = useUsual(store);
   const { a, b, c, by, unit } = store.state;
   const { data } = store;
-  const words = unit === 'word' ? usual : null;
+  const words = unit === 'word' && !store.state.tensors ? usual : null;
   const found = useMemo(() => {
     if (!data || a < 0 || b < 0) return [];
     const heads = data.run.layers.map((layer) => layer.heads);
-    return ranked(findRelations(heads, weightsOf(data, store.state), { a, b, c }, words), by);
+    const distance = data.self ? distanceOf(data.queries(unit), a, b) : NaN;
+    const exact = data.exactAt(unit, [0, 0], a, b) !== undefined;
+    const all = findRelations(heads, weightsOf(data, store.state), { a, b, c, distance, usual: words, exact });
+    return ranked(all.filter((one) => !store.isRemoved(...one.head)), by);
   }, [store.version, a, b, c, by, words]);
   return (
     <div class="panel">
@@ -116,8 +119,8 @@ function Pick({ store, name, label, hint }: { store: Store; name: 'a' | 'b' | 'c
 const percent = (value: number): string => (Number.isFinite(value) ? value.toFixed(2).replace('-', '−') : '–');
 
 function Results({ store, found }: { store: Store; found: Found[] }): JSX.Element {
-  const { layer, head, by, c, a } = store.state;
-  const third = by === 'chain' || by === 'contrast' ? by : 'lift';
+  const { layer, head, by, a } = store.state;
+  const third = by === 'chain' || by === 'contrast' ? by : null;
   return (
     <table class="found">
       <thead>
@@ -125,9 +128,18 @@ function Results({ store, found }: { store: Store; found: Found[] }): JSX.Elemen
           <th scope="col">head</th>
           <th scope="col">A → B</th>
           <th scope="col">B → A</th>
-          <th scope="col" title={third === 'lift' ? 'times what this head usually gives at that distance' : ''}>
-            {third === 'contrast' ? '− A → C' : third === 'chain' && c >= 0 ? 'least' : 'lift'}
-          </th>
+          {third ? (
+            <th scope="col">{third === 'contrast' ? '− A → C' : 'least'}</th>
+          ) : (
+            <>
+              <th scope="col" title="A → B less what this head usually gives at that distance">
+                lift
+              </th>
+              <th scope="col" title="A → B over what this head usually gives at that distance">
+                times
+              </th>
+            </>
+          )}
         </tr>
       </thead>
       <tbody>
@@ -143,7 +155,14 @@ function Results({ store, found }: { store: Store; found: Found[] }): JSX.Elemen
                 {percent(one.weight)}
               </td>
               <td>{percent(one.back)}</td>
-              <td>{third === 'lift' ? (Number.isFinite(one.lift) ? `${one.lift.toFixed(1)}×` : '–') : percent(one[third])}</td>
+              {third ? (
+                <td>{percent(one[third])}</td>
+              ) : (
+                <>
+                  <td>{percent(one.lift)}</td>
+                  <td>{Number.isFinite(one.times) ? `${one.times.toFixed(1)}×` : '–'}</td>
+                </>
+              )}
             </tr>
           );
         })}

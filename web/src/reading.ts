@@ -18,6 +18,6 @@ export async function showReading(store: Store, example: Example, index: number,
   if (a < 0 || b < 0) return;
   const by = second ? 'chain' : 'weight';
   const heads = data.run.layers.map((layer) => layer.heads);
-  const best = ranked(findRelations(heads, weightsOf(data, store.state), { a, b, c }, null), by)[0];
+  const best = ranked(findRelations(heads, weightsOf(data, store.state), { a, b, c, distance: NaN, usual: null, exact: false }), by)[0];
   await store.update({ a, b, c, by, pin: a, layer: best.head[0], head: best.head[1] }, location.hash === hash ? how : 'replace');
 }

@@ -87,23 +87,23 @@ export class RunData {
     });
   }
 
-  /** One head's numbers as exact as they are worth sending, hidden cells NaN. */
-  async matrix(layer: number, head: number, unit: UnitKind, kind: 'weight' | 'norm'): Promise<Matrix> {
-    const key = `${layer} ${head} ${unit} ${kind}`;
-    const known = this.matrices.get(key);
-    if (known) return known;
+  /** One head's numbers, hidden cells NaN: in f16 where they are to be read or kept (`exact`) or few; else as bytes, which colours need. */
+  async matrix(layer: number, head: number, unit: UnitKind, kind: 'weight' | 'norm', exact = false): Promise<Matrix> {
     const about = this.run.layers[layer];
     const cells = about.heads * this.queries(unit).length * this.keys(unit).length;
-    const exact = kind === 'norm' || cells <= kExactCells;
+    const fine = exact || kind === 'norm' || cells <= kExactCells;
+    const key = `${layer} ${head} ${unit} ${kind} ${fine}`;
+    const known = this.matrices.get(key);
+    if (known) return known;
     let table: Table;
     try {
-      table = await this.loadTable(layer, unit, exact ? 'f16' : 'u8', kind);
+      table = await this.loadTable(layer, unit, fine ? 'f16' : 'u8', kind);
     } catch (problem) {
-      if (!exact || kind === 'norm') throw problem;
-      table = await this.loadTable(layer, unit, 'u8', kind);
+      if (!fine || kind === 'norm' || this.source.live) throw problem;
+      table = await this.loadTable(layer, unit, 'u8', kind);  // all that a self-contained file of a long text holds
     }
-    const matrix = table.matrix(head);
-    if (table.dtype === 'u8') hideMasked(matrix, about, this.run.queries, this.run.keys ?? this.run.queries, unit);
+    const matrix = { ...table.matrix(head), coarse: table.dtype === 'u8' };
+    if (matrix.coarse) hideMasked(matrix, about, this.run.queries, this.run.keys ?? this.run.queries, unit);
     if (this.matrices.size > 64) this.matrices.clear();
     this.matrices.set(key, matrix);
     return matrix;
@@ -130,6 +130,20 @@ export class RunData {
     return this.rows.get(`${unit} ${to}`)?.at(index, 1, from) ?? NaN;
   }
 
+  /** One weight in half precision; undefined where only bytes are there, or nothing. */
+  exactAt(unit: UnitKind, [layer, head]: Head, from: number, to: number): number | undefined {
+    const table = this.tables.get(`${layer} ${unit} f16 weight`);
+    if (table) return table.at(head, from, to);
+    const index = this.headIndex(layer, head);
+    return this.rows.get(`${unit} ${from}`)?.at(index, 0, to) ?? this.rows.get(`${unit} ${to}`)?.at(index, 1, from);
+  }
+
+  /** What exactAt needs of a unit: its row, or, in a file that holds none, the tables in halves as far as it has them. */
+  async loadExact(unit: UnitKind, index: number): Promise<void> {
+    if (this.source.live) return void (await this.loadRow(unit, index));
+    await Promise.all(this.run.layers.map((_, layer) => this.loadTable(layer, unit, 'f16', 'weight').catch(() => null)));
+  }
+
   /** A unit's row (0) or column (1) in one head as steps of a palette, where its row was asked for. */
   rowSteps(unit: UnitKind, [layer, head]: Head, index: number, which: 0 | 1): Uint8Array | null {
     const row = this.rows.get(`${unit} ${index}`);
@@ -150,6 +164,11 @@ export class RunData {
       this.rowsRead = answer.rows && answer.rows.read < answer.rows.of ? answer.rows : null;
       return answer.values;
     });
+  }
+
+  /** Whether effects can be had: running the model without each head takes a server, unless they were recorded. */
+  get hasEffects(): boolean {
+    return this.source.holds(this.path('effects?by=zero'));
   }
 
   loadEffects(by: 'zero' | 'mean', signal: AbortSignal): Promise<Values> {

@@ -5,6 +5,7 @@ import { linksOf, type HeadView } from './head_view';
 import { widthIn } from './hooks';
 import { kMostLinks, linksScene } from './links_scene';
 import { matrixScene } from './matrix_scene';
+import { ApiError } from './source';
 import { drawScene, writeSvg, type Scene } from './scene';
 import type { Store } from './store';
 
@@ -15,7 +16,7 @@ export interface Named {
 
 /** "the text, L5 H11, weights": what a picture says it is. */
 export function titleOf({ store, view }: Named): string {
-  const { layer, head, kind } = store.state;
+  const { layer, head, kind } = view.of;
   const what = view.signed ? 'difference of weights' : { raw: 'attention weights', sinkless: 'weights without sinks', norm: 'norms' }[kind];
   const model = store.info?.model?.name ?? store.info?.tensors?.file ?? '';
   return `${store.headName([layer, head])} of ${model}: ${what}`;
@@ -57,13 +58,16 @@ function moved(d: string, by: number): string {
 
 const quoted = (text: string): string => `"${text.replace(/"/g, '""')}"`;
 
+/** A number with the digits that half precision has; a difference has those after the point. */
+const figure = (value: number, signed: boolean): number => Number(signed ? value.toFixed(4) : value.toPrecision(4));
+
 /** One line per cell that is not hidden: from_index,from,to_index,to,weight. */
-export function csvOf(view: HeadView): string {
+export function csvOf(view: Pick<HeadView, 'matrix' | 'queries' | 'keys' | 'signed'>): string {
   const { columns, values } = view.matrix;
   const lines = ['from_index,from,to_index,to,weight'];
   values.forEach((value, at) => {
     const [i, j] = [Math.floor(at / columns), at % columns];
-    if (!Number.isNaN(value)) lines.push([i, quoted(view.queries[i].text), j, quoted(view.keys[j].text), Number(value.toPrecision(6))].join(','));
+    if (!Number.isNaN(value)) lines.push([i, quoted(view.queries[i].text), j, quoted(view.keys[j].text), figure(value, view.signed)].join(','));
   });
   return `${lines.join('\r\n')}\r\n`;
 }
@@ -71,11 +75,11 @@ export function csvOf(view: HeadView): string {
 /** The head with its words and its whole table; hidden cells are null. */
 export function jsonOf({ store, view }: Named): string {
   const { matrix } = view;
-  const { text, layer, head, unit, kind } = store.state;
+  const { text, changed, layer, head, unit, kind, against, second } = view.of;
   const rows = Array.from({ length: matrix.rows }, (_, i) =>
-    Array.from(matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns), (value) => (Number.isNaN(value) ? null : Number(value.toPrecision(6)))),
+    Array.from(matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns), (value) => (Number.isNaN(value) ? null : figure(value, view.signed))),
   );
-  const about = { text, layer, head, unit, kind, difference: view.signed, changed: store.data?.run.changed ?? null };
+  const about = { text, layer, head, unit, kind, difference: view.signed, against: against || null, second, changed };
   const words = { queries: view.queries.map((one) => one.text), keys: view.keys.map((one) => one.text) };
   return `${JSON.stringify({ model: store.info?.model?.name ?? null, ...about, ...words, weights: rows })}\n`;
 }
@@ -103,8 +107,11 @@ function download(blob: Blob, name: string): void {
 export type Form = 'svg' | 'png' | 'csv' | 'json';
 
 export async function save(named: Named, form: Form): Promise<void> {
-  const { layer, head } = named.store.state;
-  const name = `mha-${layer}.${head}.${form}`;
+  const { layer, head } = named.view.of;
+  const name = `mha-${named.store.headName([layer, head]).replace(' ', '')}.${form}`;  // called as on the page: the numbers inside count from 0
+  if (named.view.matrix.coarse && (form === 'csv' || form === 'json')) {
+    throw new ApiError(0, 'This file holds the weights in steps of 1/255 only: too coarse to save as numbers.', 'Run `mha serve` and save them there.');
+  }
   const plain = (text: string, type: string): Blob => new Blob([text], { type });
   if (form === 'svg') download(plain(writeSvg(paperScene(named), titleOf(named), kPaper.ground, kPaper.font), 'image/svg+xml'), name);
   else if (form === 'png') download(await pngOf(paperScene(named)), name);

@@ -86,6 +86,11 @@ export class Source {
     return new Source(recorded(snapshot), false, snapshot.state ?? '', Object.keys(snapshot.responses));
   }
 
+  /** Whether this can be asked for: of a server everything, of a file what it recorded. */
+  holds(target: string): boolean {
+    return this.live || this.targets.includes(`GET ${target}`);
+  }
+
   /** The target of the one run that a self-contained file holds. */
   onlyRun(): string {
     const found = this.targets.find((target) => /^GET \/api\/runs\/[^/?]+$/.test(target));

@@ -1,7 +1,7 @@
 // The current state, what is loaded for it, and the way from one to the other: a change of state writes the address, asks for what is
 // missing and tells the listeners. Hovering is apart from all that: it only draws.
 import { changeOf, decodeState, encodeState, kDefaults, type State } from './state';
-import type { Head, Info, Run } from './contract';
+import type { Change, Head, Info, Run } from './contract';
 import { ApiError, Source } from './source';
 import { showReading } from './reading';
 import { RunData } from './run_data';
@@ -38,6 +38,22 @@ function intoAddress(hash: string, how: 'push' | 'replace'): void {
   }
 }
 
+/** A run that is asked for. */
+interface Wish {
+  text: string;
+  changed: Change | undefined;
+  tensors: string;
+}
+
+const runWish = (state: State): Wish => ({ text: state.text, changed: changeOf(state), tensors: state.tensors });
+const keyOf = (wish: Wish | null): string => (wish ? JSON.stringify([wish.text, wish.changed, wish.tensors]) : '');
+
+/** What to do, said of the page where the server can only speak of a request. */
+function remedyOf(problem: ApiError): string {
+  if (/no word in it/.test(problem.message)) return 'Write a text with a word in it.';
+  return problem.remedy === 'change the request' ? 'Change the text or what is asked of it.' : problem.remedy;
+}
+
 export class Store {
   state: State = kDefaults;
   info: Info | null = null;
@@ -52,6 +68,9 @@ export class Store {
   private readonly listeners = new Set<() => void>();
   private readonly runs = new Map<string, RunData>();
   private asking = 0;
+  /** The wishes that `data` and `other` answer. */
+  private dataKey = '';
+  private otherKey = '';
 
   constructor(readonly source: Source) {}
 
@@ -113,30 +132,54 @@ export class Store {
     const wanted = this.state;
     this.busy = true;
     const work = async (): Promise<void> => {
-      const data = await this.runOf(wanted.text, changeOf(wanted), wanted.tensors);
+      const data = await this.runOf(runWish(wanted));
       if (!current()) return;
       this.data = data;
+      this.dataKey = keyOf(runWish(wanted));
+      const wish = this.otherWish(wanted);
+      if (keyOf(wish) !== this.otherKey) this.forgetOther();
       this.settle();
       this.problem = null;
       this.tell();
-      const other = await this.otherRun(wanted);
+      const other = wish && (await this.otherRun(wish, wanted.against));
       if (!current()) return;
       this.other = other;
+      this.otherKey = keyOf(wish);
       this.tell();
       await this.loadTables(current);
     };
-    await this.guarded(() => this.again(work), current);
+    if (!(await this.guarded(() => this.again(work), current)) && current() && this.otherKey !== keyOf(this.otherWish(wanted))) this.forgetOther();
     if (current()) {
       this.busy = false;
       this.tell();
     }
   }
 
-  private async otherRun(state: State): Promise<RunData | null> {
+  /** What is to be compared with; null = nothing. Hidden words are of the first text: in the second, other words stand at their places. */
+  private otherWish(state: State): Wish | null {
     if (state.tensors || !this.source.live) return null;  // a self-contained file holds one run
-    if (state.against === 'text' && state.second) return this.runOf(state.second, changeOf(state), '');
-    if (state.against === 'before' && changeOf(state)) return this.runOf(state.text, undefined, '');
+    if (state.against === 'text' && state.second) return { text: state.second, changed: changeOf({ ...state, hidden: [] }), tensors: '' };
+    if (state.against === 'before' && changeOf(state)) return { text: state.text, changed: undefined, tensors: '' };
     return null;
+  }
+
+  private async otherRun(wish: Wish, against: State['against']): Promise<RunData> {
+    try {
+      return await this.runOf(wish);
+    } catch (problem) {
+      if (against !== 'text' || !(problem instanceof ApiError)) throw problem;
+      throw new ApiError(problem.status, `The second text: ${problem.message}`, problem.remedy);
+    }
+  }
+
+  private forgetOther(): void {
+    this.other = null;
+    this.otherKey = '';
+  }
+
+  /** Whether what is shown is still that of an earlier wish, the newest having failed. */
+  get isStale(): boolean {
+    return !this.busy && this.data !== null && this.dataKey !== keyOf(runWish(this.state));
   }
 
   /** Tables of the selected layer first, then the measures, then the other layers; of both runs. */
@@ -164,22 +207,24 @@ export class Store {
     }
   }
 
-  /** Rows of the units that were chosen, where tables are too long to be sent. */
+  /** Rows of the units that were chosen: the finder's, whose small weights bytes do not tell apart; all where tables are too long to be sent. */
   private async loadRows(current: () => boolean): Promise<void> {
     const { unit, layer, pin, a, b, panel } = this.state;
     const data = this.data!;
-    if (!data.self || !data.isLong(unit, data.run.layers[layer])) return;
-    for (const index of new Set(panel === 'find' ? [pin, a, b] : [pin])) {
+    if (!data.self) return;
+    const pinned = data.isLong(unit, data.run.layers[layer]) ? [pin] : [];
+    for (const index of new Set(panel === 'find' && b >= 0 ? [...pinned, a, b] : pinned)) {
       if (index < 0) continue;
-      await data.loadRow(unit, index);
+      await data.loadExact(unit, index);
       if (!current()) return;
       this.tell();
     }
   }
 
   /** A run, computed or kept. */
-  private async runOf(text: string, changed: ReturnType<typeof changeOf>, tensors: string): Promise<RunData> {
-    const key = JSON.stringify([text, changed, tensors]);
+  private async runOf(wish: Wish): Promise<RunData> {
+    const { text, changed, tensors } = wish;
+    const key = keyOf(wish);
     const known = this.runs.get(key);
     if (known) return known;
     const run = tensors
@@ -224,17 +269,19 @@ export class Store {
     }
   }
 
-  private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<void> {
+  /** Whether the work was done; what went wrong is reported. */
+  private async guarded(work: () => Promise<void>, current: () => boolean = () => true): Promise<boolean> {
     try {
       await work();
+      return true;
     } catch (problem) {
-      if (!current()) return;
-      this.report(problem);
+      if (current()) this.report(problem);
+      return false;
     }
   }
 
   report(problem: unknown): void {
-    if (problem instanceof ApiError) this.problem = { message: problem.message, remedy: problem.remedy };
+    if (problem instanceof ApiError) this.problem = { message: problem.message, remedy: remedyOf(problem) };
     else this.problem = { message: problem instanceof Error ? problem.message : String(problem), remedy: 'Reload the page.' };
     this.tell();
   }
@@ -253,14 +300,37 @@ export class Store {
   isZeroed = (layer: number, head: number): boolean => this.state.zeroed.some(([l, h]) => l === layer && h === head);
   isMean = (layer: number, head: number): boolean => this.state.mean.some(([l, h]) => l === layer && h === head);
 
-  /** Zeroes a head, or gives it back. */
+  isRemoved = (layer: number, head: number): boolean =>
+    !this.state.tensors && (this.info?.model?.removed?.some(([l, h]) => l === layer && h === head) ?? false);
+
+  /** Zeroes a head, or gives it back; one that the model no longer has can be neither. */
   toggle(which: 'zeroed' | 'mean', layer: number, head: number): void {
+    if (this.isRemoved(layer, head)) return;
     const others = (heads: Head[]): Head[] => heads.filter(([l, h]) => l !== layer || h !== head);
     const was = which === 'zeroed' ? this.isZeroed(layer, head) : this.isMean(layer, head);
     const patch: Partial<State> = { zeroed: others(this.state.zeroed), mean: others(this.state.mean) };
     if (!was) patch[which] = [...(patch[which] as Head[]), [layer, head]];
-    const changes = (patch.zeroed as Head[]).length + (patch.mean as Head[]).length;
-    patch.against = changes ? 'before' : this.state.against === 'before' ? '' : this.state.against;
-    void this.update(patch);
+    this.change(patch);
+  }
+
+  /** The word that a unit of the text is or belongs to; -1 = none. */
+  wordOf(unit: number): number {
+    if (unit < 0 || !this.data || this.state.tensors) return -1;
+    return this.state.unit === 'word' ? unit : (this.data.run.queries.pieces[unit]?.word ?? -1);
+  }
+
+  isHidden = (unit: number): boolean => this.state.hidden.length > 0 && this.state.hidden.includes(this.wordOf(unit));
+
+  /** Hides a word from all that attend, or shows it again. */
+  toggleHidden(word: number): void {
+    const { hidden } = this.state;
+    this.change({ hidden: hidden.includes(word) ? hidden.filter((i) => i !== word) : [...hidden, word] });
+  }
+
+  /** Changes what the run changes and shows what moved; a comparison of two texts stays one. */
+  change(patch: Partial<State>): void {
+    const { against } = this.state;
+    const changed = changeOf({ ...this.state, ...patch }) !== undefined;
+    void this.update({ ...patch, against: against === 'text' ? against : changed ? 'before' : '' });
   }
 }

@@ -150,7 +150,7 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
           onFocusOut={() => leave(store)}
         >
           {shown.map((one, i) => (
-            <Unit key={first + i} one={one} index={first + i} pinned={side === 'query' && pin === first + i} stop={i === Math.min(rover, shown.length - 1)} />
+            <Unit key={first + i} one={one} index={first + i} pinned={side === 'query' && pin === first + i} stop={i === Math.min(rover, shown.length - 1)} hidden={store.isHidden(first + i)} />
           ))}
         </div>
       </div>
@@ -158,10 +158,21 @@ export function Strip({ store, side }: { store: Store; side: 'query' | 'key' }):
   );
 }
 
-function Unit({ one, index, pinned, stop }: { one: UnitLabel; index: number; pinned: boolean; stop: boolean }): JSX.Element {
+interface UnitProps {
+  one: UnitLabel;
+  index: number;
+  pinned: boolean;
+  stop: boolean;
+  /** From all that attend. */
+  hidden: boolean;
+}
+
+function Unit({ one, index, pinned, stop, hidden }: UnitProps): JSX.Element {
+  const text = visible(one.text);
+  const kind = `unit${one.special ? ' special' : ''}${hidden ? ' hidden' : ''}`;
   return (
-    <span data-unit={index} class={one.special ? 'unit special' : 'unit'} role="option" dir="auto" aria-selected={pinned} tabIndex={stop ? 0 : -1}>
-      {visible(one.text)}
+    <span data-unit={index} class={kind} role="option" dir="auto" aria-selected={pinned} aria-label={hidden ? `${text} (hidden)` : undefined} tabIndex={stop ? 0 : -1}>
+      {text}
     </span>
   );
 }

@@ -72,4 +72,6 @@ export interface Matrix {
   rows: number;
   columns: number;
   values: Float32Array;
+  /** Out of bytes: in steps of 1/255, for colours and not for figures. */
+  coarse?: boolean;
 }

@@ -1,6 +1,6 @@
-// Zooming and panning of a square picture of cells, by d3-zoom (wheel, drag, pinch) and by keys; the address keeps where it is.
+// Zooming and panning of a square picture of cells, by d3-zoom (wheel, drag, pinch) and by keys (+ - 0, arrows once zoomed); the address keeps where it is.
 import { select } from 'd3-selection';
-import { zoom as zoomBehaviour, zoomIdentity, type D3ZoomEvent, type ZoomBehavior } from 'd3-zoom';
+import { zoom as zoomBehaviour, zoomIdentity, zoomTransform, type D3ZoomEvent, type ZoomBehavior } from 'd3-zoom';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { RefObject } from 'preact';
 import type { MatrixLayout, Zoom } from './matrix_scene';
@@ -8,7 +8,14 @@ import type { Store } from './store';
 
 const round = (n: number): number => Math.round(n * 1000) / 1000;
 
-/** The zoom in view; wheel, drag, pinch and + - 0 on the element change it. */
+/** How an arrow moves the picture under its frame, as a share of the frame; from then on the arrow chooses no other word or head. */
+function panBy(key: string): [number, number] | undefined {
+  const step = 0.2;
+  const moves: Record<string, [number, number]> = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+  return moves[key];
+}
+
+/** The zoom in view; wheel, drag, pinch and + - 0 and arrows on the element change it. */
 export function useZoom(store: Store, frame: RefObject<HTMLElement>, layout: MatrixLayout, rows: number, columns: number): Zoom {
   const [k, query, key] = store.state.zoom;
   const [zoom, set] = useState<Zoom>({ k, query, key });
@@ -41,7 +48,11 @@ export function useZoom(store: Store, frame: RefObject<HTMLElement>, layout: Mat
     target.call(made.transform, zoomIdentity.translate(left - left * k - key * cell, top - top * k - query * cell).scale(k));
     setting = false;
     const onKey = (event: KeyboardEvent): void => {
-      if (event.key === '+' || event.key === '=') target.call(made.scaleBy, 1.5);
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const factor = zoomTransform(element).k;
+      const to = panBy(event.key);
+      if (to && factor > 1) target.call(made.translateBy, (to[0] * width) / factor, (to[1] * height) / factor);
+      else if (event.key === '+' || event.key === '=') target.call(made.scaleBy, 1.5);
       else if (event.key === '-') target.call(made.scaleBy, 1 / 1.5);
       else if (event.key === '0') target.call(made.transform, zoomIdentity);
       else return;

@@ -24,7 +24,7 @@ struct ServerOptions {
   // What a request costs, in bytes of a text about; absent: the size of its body. Those of `dear` or more leave a computation to others.
   std::function<std::size_t(const view::Request& request)> cost = {};
   std::size_t dear = std::size_t{8} << 10;
-  int connections = 256;  // at once; the one idle longest makes room for a new one; while all are busy, new ones wait or are closed or is closed
+  int connections = 256;  // at once; the one idle longest makes room for a new one; while all are busy, new ones wait or are closed
   std::size_t answer_bytes = std::size_t{512} << 20;  // of all answers that are being read; large ones beyond are answered 429
   std::size_t header_bytes = std::size_t{16} << 10;
   std::size_t body_bytes = std::size_t{1} << 20;

@@ -139,6 +139,72 @@ await on('two texts of other lengths: said, and measures are subtracted', { text
   assert.match(await page.locator('.atlas .legend').textContent(), /the difference/);
 });
 
+await on('a second text that is refused: said, and nothing is subtracted any more', { text: kTelescope, against: 'text', second: 'The man saw the astronomer with a moustache.', view: 'matrix' }, async (page) => {
+  await page.waitForFunction(() => document.querySelector('.detail .note')?.textContent.includes('Difference'));
+  await page.evaluate(() => window.mhaStore.update({ second: '\u200b' }));
+  await ready(page);
+  assert.match(await page.locator('[role=alert]').textContent(), /The second text: .*\. Write a text with a word in it\.$/);
+  assert.equal(await page.locator('.detail .note').count(), 0);
+  assert.ok(page.problems.every((problem) => /status of 400/.test(problem)), page.problems.join());
+  page.problems.length = 0;
+  await page.evaluate((second) => window.mhaStore.update({ second }), 'The quick brown fox jumps over it. '.repeat(90));
+  await ready(page);
+  assert.match(await page.locator('.notes').textContent(), /the second text has \d+: the last \d+ were cut/);
+});
+
+await on('a long text: saved weights are no bytes, rows sum to 1', { text: 'The quick brown fox jumps over it. '.repeat(40), layer: 2, head: 3, view: 'table' }, async (page) => {
+  await page.waitForFunction(() => document.querySelectorAll('.numbers tbody tr').length === 100);
+  assert.match(await page.locator('.numbers tbody td').first().textContent(), / · \d+$/);
+  await page.keyboard.press('s');
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+  assert.equal(file.suggestedFilename(), 'mha-L2H3.csv');
+  const sums = [];
+  for (const line of readFileSync(await file.path(), 'utf8').trim().split('\r\n').slice(1)) {
+    const [row, weight] = [Number(line.split(',')[0]), Number(line.split(',').at(-1))];
+    sums[row] = (sums[row] ?? 0) + weight;
+  }
+  assert.ok(sums.length > 210 && sums.every((sum) => Math.abs(sum - 1) < 1e-3), `${Math.min(...sums)} to ${Math.max(...sums)}`);
+});
+
+await on('the finder: times of words, none of a special token', { text: kTelescope, a: 2, b: 8, panel: 'find', by: 'lift' }, async (page) => {
+  const column = (n) => page.locator(`.found tbody td:nth-of-type(${n})`).allTextContents();
+  await page.waitForFunction(() => /\d×$/.test(document.querySelector('.found tbody td:nth-of-type(4)')?.textContent));
+  const lifts = (await column(3)).map((text) => Number(text.replace('−', '-')));
+  assert.deepEqual(lifts, [...lifts].sort((x, y) => y - x));
+  await page.evaluate(() => window.mhaStore.update({ b: 0 }));
+  await ready(page);
+  assert.deepEqual(new Set([...(await column(3)), ...(await column(4))]), new Set(['–']));
+});
+
+await on('hidden words are struck out and have a chip; pieces too', { text: kTelescope, hidden: 2, against: 'before', panel: 'change', unit: 'piece', pin: 2 }, async (page) => {
+  assert.equal(await page.locator('.unit.hidden').textContent(), 'man');
+  await accessible(page, 'hidden');
+  await page.getByRole('button', { name: /^Show .man.$/ }).waitFor();
+  await page.getByRole('list', { name: 'Hidden words' }).getByRole('button').click();
+  await ready(page);
+  const { hidden, against } = await state(page);
+  assert.deepEqual([hidden, against], [[], '']);
+});
+
+await on('arrows move a zoomed matrix, and choose words where it is not zoomed', { text: kTelescope, view: 'matrix', layer: 1 }, async (page) => {
+  const picture = page.locator('.picture');
+  await picture.focus();
+  for (const key of ['+', '+', 'ArrowRight', 'ArrowDown']) await page.keyboard.press(key);
+  const moved = await state(page);
+  await page.keyboard.press('ArrowLeft');
+  const back = await state(page);
+  assert.ok(back.zoom[2] < moved.zoom[2] && back.zoom[1] === moved.zoom[1], `${moved.zoom} then ${back.zoom}`);
+  assert.deepEqual([back.layer, back.head], [1, 0]);
+  await page.keyboard.press('0');
+  await page.keyboard.press('ArrowDown');
+  assert.equal((await state(page)).head, 1);
+});
+
+await on('forced colours keep what colours say', { text: kTelescope, atlas: 'entropy', zeroed: '0.3' }, async (page) => {
+  const images = await page.locator('.ramp, .cell.zeroed').evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundImage));
+  assert.ok(images.length >= 2 && images.every((image) => /gradient/.test(image)), images.join());
+}, { forcedColors: 'active' });
+
 await on('no sinks and norms', { text: kTelescope, layer: 5, head: 11, kind: 'sinkless', pin: 2, view: 'matrix' }, async (page) => {
   await page.waitForFunction(() => /went to sinks/.test(document.querySelector('.readout').textContent));
   await page.getByRole('radio', { name: 'norm' }).check();
@@ -182,6 +248,14 @@ await on('a phone, dark, reduced motion: nothing sideways', { text: kTelescope, 
     await accessible(page, `phone ${view}`);
   }
   assert.match(await page.evaluate(() => getComputedStyle(document.querySelector('main')).transitionDuration), /^0s$/);
+  await page.evaluate(() => window.mhaStore.update({ atlas: 'entropy', sorted: true, kind: 'sinkless', view: 'matrix', zeroed: [[0, 3]], against: 'before' }));
+  await ready(page);
+  assert.match(await page.locator('.atlas .legend').textContent(), /the difference/);
+  const cut = await page.locator('.legend .quiet').evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent));
+  assert.deepEqual(cut, []);
+  const captions = await page.locator('.caption').evaluateAll((all) => all.map((one) => one.getBoundingClientRect()).map(({ left, right, top }) => [left, right, top]));
+  assert.ok(captions.every(([left, , top], i) => i === 0 || top !== captions[i - 1][2] || left >= captions[i - 1][1]), 'names overlap');
+  await accessible(page, 'phone, sorted');
   await page.locator('.unit', { hasText: 'telescope' }).tap();
   await ready(page);
   assert.notEqual((await state(page)).pin, 2);
@@ -202,6 +276,7 @@ await on('the self-contained file works without a server', { text: kTelescope, l
   assert.match(await kept.locator('.notes').textContent(), /recorded/);
   await kept.locator('.unit', { hasText: 'astronomer' }).hover();
   await kept.waitForFunction(() => document.querySelector('.readout').textContent.includes('astronomer → '));
+  assert.equal(await kept.locator('.atlas option[value=effect]').count(), 0);
   await accessible(kept, 'self-contained file');
   assert.deepEqual(problems, []);
   await kept.close();

@@ -67,7 +67,7 @@ function Hidden({ store }: { store: Store }): JSX.Element | null {
         const word = visible(store.data?.queries('word')[at]?.text ?? String(at)).slice(0, 24);
         return (
           <li key={at}>
-            <button onClick={() => store.toggleHidden(at)} aria-label={`Show ${word}`} dir="auto">
+            <button onClick={() => store.toggleHidden(at)} title="Let it be attended to again" dir="auto">
               hidden <bdi>{word}</bdi> · {at} ×
             </button>
           </li>

@@ -10,7 +10,8 @@ set(MHA_TEST_PYTHON "" CACHE FILEPATH "Python of the tests' virtual environment"
 add_custom_target(mha_tests_threads)  # everything that the thread sanitizer run needs
 
 # mha_add_test(<room> SOURCES <file>... [LIBRARIES <target>...] [LABELS <label>]): one gtest executable `mha_test_<room>`.
-# It sees include/, src/ and tests/. Label `threads`: also run under the thread sanitizer; such tests bring their own std::thread Executor.
+# It sees include/, src/ and tests/. Label `threads`: also run under the thread sanitizer; such tests bring their own std::thread Executor;
+# `threads_full`: there too, but by `./test --full` only.
 # Label `no_asan`: left out of the address sanitizer run.
 function(mha_add_test room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")

@@ -8,7 +8,7 @@ rm -rf "$work"
 
 user() {  # NAME CMAKE_ARGUMENT...
   cmake -S "$here" -B "$work/$1" -G Ninja "${@:2}"
-  cmake --build "$work/$1"
+  cmake --build "$work/$1" --target user model_user
   "$work/$1/user"
   "$work/$1/model_user"
 }

@@ -133,6 +133,16 @@ Json file_json(const ScoredFile& file) {
   return json;
 }
 
+/// What directions and viewpoints have in common.
+template <class Score>
+Json chosen_json(const Score& one, bool honest) {
+  Json json = head_json(one.head);
+  json["chosen"] = share_json(one.chosen, false);
+  json["found"] = share_json(one.score, honest);
+  json["lift"] = lift_json(one.lift, honest);
+  return json;
+}
+
 Json relation_json(const RelationScore& score, bool honest) {
   const bool chosen = score.directions[0].chosen.of > 0;
   Json json = {{"relation", score.relation}, {"arcs", score.baseline.of}};
@@ -143,10 +153,7 @@ Json relation_json(const RelationScore& score, bool honest) {
   for (std::size_t way = 0; way < score.directions.size() && chosen; ++way) {
     const DirectionScore& one = score.directions[way];
     Json entry = {{"attention", kDirectionNames[way]}};
-    entry.update(head_json(one.head));
-    entry["chosen"] = share_json(one.chosen, false);
-    entry["found"] = share_json(one.score, honest);
-    entry["lift"] = lift_json(one.lift, honest);
+    entry.update(chosen_json(one, honest));
     json["directions"].push_back(std::move(entry));
   }
   return json;
@@ -162,10 +169,7 @@ Json attachment_json(const AttachmentScore& score, bool honest) {
   for (std::size_t view = 0; view < score.viewpoints.size(); ++view) {
     const ViewpointScore& one = score.viewpoints[view];
     Json entry = {{"viewpoint", kViewpointNames[view]}};
-    entry.update(head_json(one.head));
-    entry["chosen"] = share_json(one.chosen, false);
-    entry["found"] = share_json(one.score, honest);
-    entry["lift"] = lift_json(one.lift, honest);
+    entry.update(chosen_json(one, honest));
     entry["of_verbs"] = share_json(one.of_verbs, honest);
     entry["of_nouns"] = share_json(one.of_nouns, honest);
     json["viewpoints"].push_back(std::move(entry));

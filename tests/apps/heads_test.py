@@ -17,7 +17,7 @@ import subprocess
 import sys
 import unittest
 
-from mha_command import MHA, Command, default_model
+from mha_command import MHA, Command, conllu, default_model
 
 TEXT = "the man saw the astronomers with a telescope . a man with the telescope , the astronomer saw"
 TEXTS = [TEXT, "the man saw the telescope", "a man", "the astronomers saw a man with the telescope ."]
@@ -141,20 +141,10 @@ class Heads(HeadsCommand):
         roles = [head["role"] for head in self.data(TEXT, "--sort", "role")["measured"]]
         self.assertEqual(roles, sorted(roles, key=lambda role: ["previous", "next", "special", "broad", None].index(role)))
 
-    def conllu(self, name, sentences):
-        """Sentences of words as "form UPOS head relation"."""
-        text = ""
-        for words in sentences:
-            for i, word in enumerate(words, 1):
-                form, upos, head, relation = word.split(" ")
-                text += "\t".join([str(i), form, "_", upos, "_", "_", head, relation, "_", "_"]) + "\n"
-            text += "\n"
-        return self.write(name, text.encode())
-
     def test_relations_are_those_of_score(self):
         near = ["the DET 2 det", "man NOUN 3 nsubj", "saw VERB 0 root", "a DET 5 det", "telescope NOUN 3 obj", ". PUNCT 3 punct"]
         far = ["man NOUN 5 nsubj", ", PUNCT 1 punct", "the DET 4 det", "astronomers NOUN 1 appos", "saw VERB 0 root", "the DET 7 det", "man NOUN 5 obj"]
-        files = ["--conllu", self.conllu("a.conllu", [near, far] * 15), "--dev", self.conllu("b.conllu", [near, far, near] * 10)]
+        files = ["--conllu", self.write("a.conllu", conllu(*[near, far] * 15)), "--dev", self.write("b.conllu", conllu(*[near, far, near] * 10))]
         score = json.loads(self.good("score", *files, "--json"))
         expected = {}
         for relation in score["relations"]:

@@ -94,3 +94,14 @@ class Command(unittest.TestCase):
         os.close(master)
         self.assertEqual(process.returncode, 0, output)
         return output.decode()
+
+
+def conllu(*sentences):
+    """A treebank of sentences, each a list of words as "form UPOS head relation"."""
+    text = ""
+    for words in sentences:
+        for i, word in enumerate(words, 1):
+            form, upos, head, relation = word.split(" ")
+            text += "\t".join([str(i), form, "_", upos, "_", "_", head, relation, "_", "_"]) + "\n"
+        text += "\n"
+    return text.encode()

@@ -14,7 +14,7 @@ import re
 import sys
 import unittest
 
-from mha_command import Command, default_model
+from mha_command import Command, conllu, default_model
 
 TREEBANKS = pathlib.Path(__file__).resolve().parents[3] / "shared/data/ud_english_ewt"
 # Words as "form UPOS head relation".
@@ -23,16 +23,6 @@ SAW = ["the DET 2 det", "man NOUN 3 nsubj", "saw VERB 0 root", "a DET 5 det", "t
 OF = ["man NOUN 2 nsubj", "saw VERB 0 root", "the DET 4 det", "astronomer NOUN 2 obj", "with ADP 7 case", "a DET 7 det", "telescope NOUN 4 nmod"]
 SHORT = ["man NOUN 2 nsubj", "saw VERB 0 root", "telescopes NOUN 2 obj"]
 ALSO = ["a DET 2 det", "telescope NOUN 0 root", ", PUNCT 5 punct", "the DET 5 det", "man NOUN 2 appos"]
-
-
-def conllu(*sentences):
-    text = ""
-    for words in sentences:
-        for i, word in enumerate(words, 1):
-            form, upos, head, relation = word.split(" ")
-            text += "\t".join([str(i), form, "_", upos, "_", "_", head, relation, "_", "_"]) + "\n"
-        text += "\n"
-    return text.encode()
 
 
 def arcs_of(words):

@@ -14,8 +14,6 @@
 namespace mha::view {
 namespace {
 
-constexpr Index kMostPixels = 16384;
-
 std::string rectangle(double x, double y, double width, double height, const std::string& fill) {
   return "<rect x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"" + number(width) + "\" height=\"" + number(height) + "\" fill=\"" +
          fill + "\"/>\n";

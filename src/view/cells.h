@@ -22,7 +22,9 @@ struct Levels {
 /// Of the given rows and columns of a table, f32 and dense.
 Levels levels_of(ConstTensorView weights, const std::vector<Index>& rows, const std::vector<Index>& columns);
 
-/// A palette PNG of them. Throws Error where it has no pixels or more than 16,384 a side.
+inline constexpr Index kMostPixels = 16384;  // of a PNG, a side
+
+/// A palette PNG of them. Throws Error where it has no pixels or more than kMostPixels a side.
 std::string png_of(const Levels& levels);
 
 inline constexpr Index kMostVectors = 4096;  // cells of one table; more become an image

@@ -11,8 +11,6 @@
 namespace mha::view {
 namespace {
 
-constexpr Index kMostPixels = 16384;
-
 /// The place of each number among those that are there.
 Index place_in(const std::set<Index>& numbers, Index number) { return std::distance(numbers.begin(), numbers.find(number)); }
 
